@@ -302,7 +302,7 @@ class ProviderMissing(WharfingerError):
 
 
 class ChildReplaced(WharfingerError):
-    """A device has a provider with a new uuid, and the provider with the old uuid is reserved."""
+    """A device's provider with a new uuid was fully reserved, since the former provider is."""
 
     template = (
         "provider {provider} ({uuid}) is new and was fully reserved: it replaces provider "
@@ -333,7 +333,7 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program cannot delete a root provider, since children of ours have allocations."""
+    """Another program cannot delete its root provider: children of Wharfinger have allocations."""
 
     template = (
         "another program has deleted providers {deleted}, as nova does when a compute service is "
@@ -666,7 +666,7 @@ class IntentExpired(ObjectError):
 
 
 class RemoteError(ObjectError):
-    """The process that has the database open refused a request of this process, or failed."""
+    """A request to the agent's main process, which has the database open, failed or was refused."""
 
     template = (
         "a request to the agent's main process, which has the database open, failed: {reason}"

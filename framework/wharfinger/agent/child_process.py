@@ -43,7 +43,7 @@ def kill_session(pid: int) -> bool:
 def memory(pid: int, limit: int) -> int:
     """Return the resident memory, in bytes, of all processes in a child process's session.
 
-    If the sum exceeds ``limit``, pages that several processes share count only in part.
+    If this exceeds ``limit``, return the sum of their proportional set sizes instead.
     """
     members = list(_session(pid))
     total = sum(map(_resident, members))

@@ -34,8 +34,8 @@ _Values = dict[tuple[str, str], list[str]]
 class Snapshot:
     """Copy of the configuration files, in memory.
 
-    ``name`` is the text for these files in messages. Without arguments, the default files are read.
-    Raises ConfigurationError and ConfigurationFileError.
+    ``name`` is the text for these files in messages. If ``files`` and ``directories`` are None, the
+    default files are read. Raises ConfigurationError and ConfigurationFileError.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return the driver instances in ``names`` that read a changed option."""
+        """Return the driver instances in ``names`` that read an option that ``new`` changes."""
         instances = self._instances() | new._instances()
         return [
             name
@@ -90,7 +90,7 @@ class Snapshot:
         }
 
     def _read_by(self, name: str, instances: set[str]) -> _Values:
-        """Return the options that a driver instance may read."""
+        """Return the values of the options that a driver instance may read."""
         values: _Values = {}
         for one in self.conf.settings():
             section = one.section if one.section == DEFAULT else one.section.lower()

@@ -234,8 +234,8 @@ def _age(
 ) -> _Age:
     """Return the result of the check for a type of cycle that was last completed ``age`` s ago.
 
-    After STALE_INTERVALS intervals, the result is WARN. After ``allowance`` more seconds, it is
-    FAIL.
+    It is WARN after a failed cycle or STALE_INTERVALS intervals, and FAIL ``allowance`` seconds
+    after these intervals.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""
@@ -248,7 +248,7 @@ def _age(
 
 
 def _poll(one: InstanceStatus, now: float) -> Check:
-    """Check polls. A poll is never stale, since a drift cycle replaces it."""
+    """Check whether the last poll failed. A poll is never stale: a drift cycle replaces it."""
     counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
     completed = one.completed_at.get(CycleType.POLL)
     return Check(

@@ -111,7 +111,7 @@ class ProcessRunner:
         )
 
     def check(self) -> None:
-        """Restart the process if it has ended; end it if it hangs or has too much memory."""
+        """Restart the process a while after its end; end it if it hangs or uses too much memory."""
         self._log_stacks()
         now = time.monotonic()
         if self._process is None:

@@ -66,7 +66,10 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 @contextmanager
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen on a port at each address of a host name; raises ConfigurationError."""
+    """Listen on a port at each address of a host name until the context ends.
+
+    Raises ConfigurationError.
+    """
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)

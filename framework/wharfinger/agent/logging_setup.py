@@ -109,7 +109,7 @@ def _limit_rate(burst: int, interval: int, except_level: str) -> None:
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Add the request id of the cycle to a log record, unless it is a record of Placement."""
+    """Add the cycle's request id to a log record, unless the embedded Placement logs it."""
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()
         record.context = {"request_id": current} if current else {}

@@ -72,7 +72,7 @@ class ReportWriter:
 class ReportReader:
     """Reads the shared memory of another process, in any thread.
 
-    A time that is not in the past is read as 0.
+    A damaged time, such as one in the future, is read as 0.
     """
 
     def __init__(self, descriptor: int) -> None:

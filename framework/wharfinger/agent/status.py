@@ -124,7 +124,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report, and with the times of that report."""
+        """Return this status with a newer report and the ends of its cycles in ``completed_at``."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()

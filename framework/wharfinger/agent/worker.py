@@ -115,7 +115,7 @@ class Worker:
 
     @same_request()
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
-        """Run a cycle, log and report its result, and return whether it succeeded."""
+        """Run a cycle, log and report its result; return False if it failed or met an outage."""
         runs: dict[CycleType, Callable[..., CycleResult]] = {
             CycleType.FULL: cycle.sync,
             CycleType.DRIFT: cycle.drift,

@@ -25,7 +25,7 @@ _EXCLUDED: Final = {
 
 
 def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
-    """Yield the number of candidates, a line of counts for each group, and advice, if any."""
+    """Yield the number of candidates, the counts of each part of the request, and any advice."""
     yield _candidates(explained)
     for (_suffix, _survivors, counts), parts in groupby(explained.parts, key=_counts):
         yield printable(f"{' '.join(map(named, parts))}: {counts}.")

@@ -31,7 +31,7 @@ def as_text(
 ) -> Iterator[Text]:
     """Yield the lines of a diff; the first character of a line shows its meaning.
 
-    + creates, - deletes, ~ changes, ? is kept.
+    + creates, - deletes, ~ changes, ? keeps an absent provider or another program's reservation.
     """
     for step in steps:
         for line in _step_lines(step):

@@ -18,7 +18,7 @@ def applying(
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
     """Show the progress of a plan of a driver instance; append the applied steps to ``taken``.
 
-    Yield the two callbacks of Reconciler.sync.
+    Yield ``on_plan`` and ``on_step`` of Reconciler.sync.
     """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:

@@ -34,7 +34,7 @@ def sentence(explained: Explanation, now: datetime) -> str:
 
 
 def named(part: Part) -> str:
-    """Return the group and the resources of a part, written as in the request."""
+    """Return the group and the resources of a part of a request, such as "group _GPU: VGPU=1"."""
     asked = _resources(part)
     if part.suffix == UNNUMBERED:
         return asked

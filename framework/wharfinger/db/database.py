@@ -61,7 +61,7 @@ class Database:
     All methods raise StateError. ``url`` is a URL of SQLAlchemy, ``options`` are options of
     oslo.db. A transaction on a server takes at most ``timeout`` seconds. ``directory`` is for lock
     files. A ``managed`` database is created and upgraded when it is opened; ``host`` is for records
-    of the first version. With ``look_only``, only the schema can be read.
+    of schema version 0001. With ``look_only``, only the schema can be read.
     """
 
     def __init__(
@@ -132,14 +132,14 @@ class Database:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
-        """Return the revisions of the rows that match ``where``, by key; see ``Rows.revisions``."""
+        """Return the revisions of the rows that match ``where``, by the value of column ``key``."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
     def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
         """Add all rows or none.
 
-        Raises TakenError if a unique value of a row exists already, or if ``sole`` excludes it.
+        Raises TakenError if a unique value exists already, or a row with ``sole.taken``.
         """
 
         def add(target: Rows, *locked: Rows) -> None:
@@ -158,8 +158,8 @@ class Database:
     ) -> None:
         """Update all rows if each still has the revision of its change; otherwise update no row.
 
-        The revisions rise by one. ``following`` is written without a check of revisions. Raises
-        StaleError, TakenError.
+        The revisions rise by one. ``following`` changes other tables without a check of revisions.
+        Raises StaleError, TakenError.
         """
 
         def change(target: Rows, *others: Rows) -> None:

@@ -52,8 +52,8 @@ def schema(engine: Engine) -> Schema:
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
     """Create the tables, or upgrade them to the schema version ``revision``.
 
-    ``directory`` is for the lock file of a SQLite database, ``host`` for records of the first
-    version. Raises BrokenSchemaError, TimeoutError.
+    ``directory`` is for the lock file of a SQLite database, ``host`` for records of schema
+    version 0001. Raises BrokenSchemaError, TimeoutError.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long

@@ -53,7 +53,7 @@ class _Provider(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """Decoded JSON document of a provider record, in the format of revision 0001."""
+    """Decoded JSON document of a provider record, in the format of schema version 0001."""
 
     applied: _Provider | None = None
     intended: _Provider | None = None
