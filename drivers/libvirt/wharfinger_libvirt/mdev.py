@@ -36,8 +36,8 @@ def shares(
 ) -> list[Share]:
     """Return a share for each device with an enabled type, sorted by PCI address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if a
-    configured type or device is not offered.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
+    device offers a type, or if a configured device does not.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
