@@ -114,7 +114,7 @@ class AgentCommand(ObjectCommand):
 
 
 class _Signals:
-    """Handles signals from the start of the program on; a reload waits for the agent."""
+    """Handles signals from the start of the program on; an early SIGHUP waits for the agent."""
 
     def __init__(self) -> None:
         self._agent: Agent | None = None

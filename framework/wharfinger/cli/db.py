@@ -53,8 +53,8 @@ class DbVersion(WharfingerCommand, ShowOne):
 class DbCheck(WharfingerCommand, Lister):
     """Check that the database has all tables and columns of this release, without changing it.
 
-    Prints one row per missing table or column. Exits with 2 if `wharfinger db upgrade` is needed,
-    and with 1 if that does not help.
+    Prints the result, and one row per table that is missing or lacks columns. Exits with 2 if
+    `wharfinger db upgrade` is needed, and with 1 if that does not help.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -46,7 +46,7 @@ class DriverList(WharfingerCommand, Lister):
 
 
 class DriverCheck(WharfingerCommand, Lister):
-    """Check that a driver implements the driver interface; check a driver instance's options, too.
+    """Check a driver against the driver interface; for a driver instance, check its options, too.
 
     Prints one row per problem. Exits with 1 if there is a problem.
     """

@@ -36,7 +36,7 @@ _KEY: Final = re.compile(r"[a-zA-Z0-9 _.:-]{1,255}\Z")
 
 
 class FlavorCreate(ObjectShow):
-    """Create a flavor, and show it."""
+    """Create a flavor in Wharfinger's database, and show it."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
@@ -169,7 +169,7 @@ class FlavorList(ObjectLister):
 
 
 class FlavorShow(ObjectShow):
-    """Show one flavor; with --for, extra specs that keep nova from providers of other owners."""
+    """Show one flavor; with --for nova, extra specs that keep nova from other owners' providers."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -212,7 +212,7 @@ class InstanceShow(_InstanceShower):
 
 
 class InstanceRelease(InstanceCommand):
-    """Release an instance: delete its allocations and those of its migrations.
+    """Release an instance: delete its allocations, those of its migrations, and its record.
 
     Providers that have to be cleaned are reserved before that.
     """

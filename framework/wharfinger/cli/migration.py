@@ -10,7 +10,7 @@ from wharfinger.exceptions import WharfingerError, printable
 
 
 class MigrationList(ObjectLister):
-    """List the moves of instances from one node to another."""
+    """List the moves of instances, also those that have ended."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         from wharfinger.objects.migration import MIGRATION_STATUSES, MIGRATION_TYPES

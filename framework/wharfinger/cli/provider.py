@@ -92,8 +92,8 @@ class ProviderList(WharfingerCommand, Lister):
 class ProviderShow(WharfingerCommand, ShowOne):
     """Show one resource provider with its owners, inventories, usages, traits and aggregates.
 
-    For a child with allocations, blocks_deletion_of is the uuid of the root that Placement cannot
-    delete meanwhile.
+    For a child with allocations, blocks_deletion_of is the uuid of its root, which Placement does
+    not delete while the child has them.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

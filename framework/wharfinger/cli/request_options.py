@@ -23,7 +23,7 @@ _REPEATABLE: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options to the parser; those of groups are in ``groups``, by suffix."""
+    """Add all options to the parser; parsed options of groups are in ``groups``, by suffix."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
@@ -149,9 +149,10 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Return the groups and the requests of ``sources`` as one request; raises InvalidRequest.
+    """Return the requests ``sources`` and the groups as one request; raises InvalidRequest.
 
-    ``parsed`` has the options of the whole request.
+    ``sources`` are those of a flavor or device profile, ``parsed`` has the options of the whole
+    request.
     """
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed

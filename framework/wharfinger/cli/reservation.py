@@ -79,10 +79,7 @@ class End(FormattableColumn[datetime | str | None]):
 
 
 class ReservationList(ObjectLister):
-    """List the full reservations of operators, jobs and drivers, with reason and holder.
-
-    The command does not list reservations of other programs.
-    """
+    """List all full reservations except those of other programs, with reason and holder."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -35,7 +35,7 @@ def required(text: str) -> "TraitConditions":
 
 
 def forbidden(text: str) -> "TraitConditions":
-    """Argument type of a forbidden trait."""
+    """Argument type of a forbidden trait, written without !."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     try:

@@ -182,7 +182,7 @@ class Checks(UpgradeCommands):
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
-        """Return the lowest service version of each owner, and the owner's outdated services."""
+        """Return the lowest service version and the outdated services, each by owner."""
         from wharfinger.objects import OWNER_TAG_VERSION, Service, ServiceList, connect
 
         context = connect(self._conf)

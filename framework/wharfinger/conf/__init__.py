@@ -174,7 +174,7 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
 
 
 def service_sections(conf: Options, group: str) -> list[str]:
-    """Return the section of a service and the section with its credentials.
+    """Return the names of a service's section and of the section with its credentials, each once.
 
     Raises ConfigurationError.
     """

@@ -74,7 +74,7 @@ def sample_options(service_type: str) -> list[cfg.Opt]:
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
-    """Return the name of the section with the credentials, and its auth_type, or None.
+    """Return the name of the section with the credentials, and its auth_type (None if unset).
 
     Raises ConfigurationError.
     """
@@ -136,7 +136,7 @@ def _is_unambiguous(url: str) -> bool:
 def _problems(
     section: str, values: Mapping[str, Any], auth_type: str | None
 ) -> Iterator[ConfigurationError]:
-    """Yield the errors that the first request would otherwise raise as errors of Python."""
+    """Yield an error for each value that would otherwise fail only at the first request."""
 
     def wrong(key: str, problem: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(

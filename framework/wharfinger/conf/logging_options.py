@@ -173,7 +173,7 @@ class LoggingSection:
 
     @property
     def debug(self) -> bool:
-        """Return whether lines at DEBUG are logged."""
+        """Return whether the option debug is set."""
         return bool(self.values["debug"])
 
     @property

@@ -122,7 +122,8 @@ class ComputeDriver(abc.ABC):
 
         The tree has the node's providers in Placement and the sharing providers of this driver
         instance. Remove child providers whose devices are gone. Data that the driver does not
-        change stays as it is. A root provider that it does not change belongs to another program.
+        change stays as it is. A root provider that it has never changed counts as another
+        program's.
 
         Raise ReshapeNeeded to move inventory that is in use from one provider to another. The
         framework then calls this method again with ``allocations``, which the driver edits in
@@ -143,7 +144,7 @@ class ComputeDriver(abc.ABC):
         return ()
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the nodes that changed after a mark, and a new mark (``change_feed``).
+        """Return the names of nodes that changed after a mark, and a new mark (``change_feed``).
 
         A mark is a point in the driver's feed of changes; the driver chooses its form. ``since`` is
         the last mark, or None to get a first one. Return only nodes that ``get_available_nodes``
