@@ -234,7 +234,10 @@ class ProgrammingRefused(DriverError):
 class ProgrammingFailed(DriverError):
     """A device does not have the new image, and may have lost the old one. Drivers raise this."""
 
-    template = "driver {driver}: programming {provider} failed: {reason}"
+    template = (
+        "driver {driver}: programming {provider} failed, and the device may have lost its old "
+        "image: {reason}"
+    )
     provider: str
     reason: str
 

@@ -57,7 +57,7 @@ def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
 
 
 class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
-    """Simulated deployment and cleaning, as the node's ``extra["lab"]`` says."""
+    """Simulated deployment, cleaning and deletion, as the node's ``extra["lab"]`` says."""
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:

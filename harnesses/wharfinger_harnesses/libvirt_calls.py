@@ -15,7 +15,10 @@ _XML: Final = frozenset({"XMLDesc"})
 
 
 class Calls:
-    """Counts and breaks the calls of all threads to libvirt, from ``attach`` to ``detach``."""
+    """Counts and breaks the calls of all threads to libvirt.
+
+    Connections that open between ``attach`` and ``detach`` count.
+    """
 
     def __init__(self) -> None:
         self._lock: Final = threading.Lock()
@@ -38,7 +41,7 @@ class Calls:
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """Count no more calls, end the fault, and release the calls that hang."""
+        """End the fault, release the calls that hang, and count no calls of new connections."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None

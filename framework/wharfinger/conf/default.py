@@ -45,7 +45,7 @@ OPTIONS: Final = (
         help="The directory for data that must survive a restart: by default, wharfinger.sqlite "
         "and the database of an embedded Placement. If wharfinger.sqlite is lost, providers that "
         "no driver lists any more are not deleted; each full cycle reports these providers. "
-        "Default for users other than root: ~/.local/state/wharfinger.",
+        "Default for users other than root: wharfinger in $XDG_STATE_HOME, or in ~/.local/state.",
     ),
     cfg.IntOpt(
         "service_down_time",

@@ -1,1 +1,1 @@
-"""Show plans, provider trees, explanations and reservations as text and as JSON data."""
+"""Show plans, provider trees, explanations and reservations as text or data."""

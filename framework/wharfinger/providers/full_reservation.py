@@ -46,7 +46,7 @@ def release_command(uuid: str) -> str:
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures to restore after our reservation, by class.
 
-    For a fully reserved class, the figure in the record counts, else the figure in ``live``.
+    For a fully reserved class, the record's figure counts, if it has one; else that in ``live``.
     Classes that another program has fully reserved are left out.
     """
     others, left = foreign(live, record), record.left

@@ -130,7 +130,7 @@ class AllocationChange:
                     driver=draft.facts.publisher.instance,
                     provider=provider.name if provider else uuid,
                     problem="Placement would refuse the reshape (POST /reshaper): after it, "
-                    f"{name} would be in use ({used_by}), but {reason}",
+                    f"consumers would use {name} ({used_by}), but {reason}",
                 )
 
 

@@ -325,7 +325,9 @@ def test_reshape_removes_a_class_that_moved_to_a_child_that_had_it() -> None:
 
 def test_reshape_of_only_a_part_of_a_class_is_refused() -> None:
     told = refusal(to_a_card_that_has_some(left=1))
-    assert "VGPU would be in use (1 by consumer one), but the provider will have no VGPU" in told
+    assert (
+        "consumers would use VGPU (1 by consumer one), but the provider will have no VGPU" in told
+    )
 
 
 def test_reshape_keeps_classes_of_others_without_moved_allocations() -> None:
@@ -370,7 +372,9 @@ def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
         )
     )
     assert "provider host" in told
-    assert "VGPU would be in use (2 by consumer two), but the provider will have no VGPU" in told
+    assert (
+        "consumers would use VGPU (2 by consumer two), but the provider will have no VGPU" in told
+    )
 
 
 @pytest.mark.parametrize(

@@ -181,7 +181,7 @@ def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = Fals
     after=("WHF-911",),
 )
 def feeds_again(subject: Subject) -> None:
-    """Poll twice with the mark from before a change; the same nodes must be named again."""
+    """Poll until a change is named, then with the same mark; the same nodes must be named again."""
     harness = subject.harness
     first: set[str] = set()
     with subject.driver() as driver:
