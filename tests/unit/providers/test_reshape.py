@@ -380,11 +380,11 @@ def test_reshape_that_leaves_a_consumer_without_inventory_names_it() -> None:
 @pytest.mark.parametrize(
     ("figures", "told"),
     [
-        ({"max_unit": 2}, "in use (3 by consumer one), but amounts have to be from 1 to 2"),
-        ({"min_unit": 4}, "in use (3 by consumer one), but amounts have to be from 4 to "),
-        ({"step_size": 2}, "in use (3 by consumer one), but amounts have to be from 1 to "),
-        ({"total": 2}, "in use (3 by consumer one), but the capacity is 2"),
-        ({"allocation_ratio": 0.5}, "in use (3 by consumer one), but the capacity is 2"),
+        ({"max_unit": 2}, "(3 by consumer one), but amounts have to be from 1 to 2"),
+        ({"min_unit": 4}, "(3 by consumer one), but amounts have to be from 4 to "),
+        ({"step_size": 2}, "(3 by consumer one), but amounts have to be from 1 to "),
+        ({"total": 2}, "(3 by consumer one), but the capacity is 2"),
+        ({"allocation_ratio": 0.5}, "(3 by consumer one), but the capacity is 2"),
     ],
 )
 def test_reshape_whose_consumer_does_not_fit_names_it(figures: dict[str, Any], told: str) -> None:
