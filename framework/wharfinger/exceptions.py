@@ -226,7 +226,7 @@ class BackendError(DriverError):
 class ProgrammingRefused(DriverError):
     """A device was not programmed and is unchanged. Drivers raise this error."""
 
-    template = "driver {driver}: programming {provider} was refused: {reason}"
+    template = "driver {driver}: programming of provider {provider} was refused: {reason}"
     provider: str
     reason: str
 
@@ -235,8 +235,8 @@ class ProgrammingFailed(DriverError):
     """A device does not have the new image, and may have lost the old one. Drivers raise this."""
 
     template = (
-        "driver {driver}: programming {provider} failed, and the device may have lost its old "
-        "image: {reason}"
+        "driver {driver}: programming of provider {provider} failed, and the device may have "
+        "lost its old image: {reason}"
     )
     provider: str
     reason: str
@@ -535,8 +535,8 @@ class ClaimedAnew(AllocationRefused):
 
     template = (
         "instance {instance}: nothing was changed, since another process has released the instance "
-        "and claimed it again. Check it (`wharfinger instance show {instance}`), then repeat the "
-        "command."
+        "and claimed it again. Check the instance (`wharfinger instance show {instance}`), then "
+        "repeat the command."
     )
 
 

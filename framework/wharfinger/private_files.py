@@ -80,7 +80,7 @@ def _check(path: Path, descriptor: int) -> None:
     found = os.fstat(descriptor)
     if not stat.S_ISREG(found.st_mode):
         is_link = stat.S_ISLNK(found.st_mode)
-        problem = "it is a symbolic link." if is_link else "it is not a regular file."
+        problem = "the path is a symbolic link." if is_link else "the path is not a regular file."
         raise StateError(
             path=str(path),
             problem=problem,
@@ -89,14 +89,14 @@ def _check(path: Path, descriptor: int) -> None:
     if found.st_uid != os.geteuid():
         raise StateError(
             path=str(path),
-            problem=f"it belongs to user {found.st_uid}, but this process runs as user "
+            problem=f"the file belongs to user {found.st_uid}, but this process runs as user "
             f"{os.geteuid()}.",
             remedy="Run as that user, or change the owner of the file with chown.",
         )
     if found.st_nlink > 1:
         raise StateError(
             path=str(path),
-            problem="it is a hard link: the file also has another name.",
+            problem="the path is a hard link: the file also has another name.",
             remedy="Replace the link by a copy of the file, or configure another path.",
         )
     mode = stat.S_IMODE(found.st_mode)

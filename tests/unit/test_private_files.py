@@ -76,7 +76,7 @@ def test_file_that_is_a_hard_link_is_refused_and_kept(
     (tmp_path / "elsewhere").write_text("42")
     (tmp_path / "elsewhere").chmod(0o644)
     (tmp_path / "it").hardlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StateError, match=f"{tmp_path}/it: it is a hard link"):
+    with pytest.raises(StateError, match=f"{tmp_path}/it: the path is a hard link"):
         use(tmp_path / "it")
     assert mode(tmp_path / "elsewhere") == 0o644
 
@@ -85,7 +85,7 @@ def test_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "it").touch()
     owner = os.geteuid()
     monkeypatch.setattr("os.geteuid", lambda: owner + 1)
-    with pytest.raises(StateError, match=f"it belongs to user {owner}.*Run as that user"):
+    with pytest.raises(StateError, match=f"the file belongs to user {owner}.*Run as that user"):
         private_files.make_file(tmp_path / "it")
 
 

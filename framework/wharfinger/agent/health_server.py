@@ -233,7 +233,7 @@ class _Exchange(BaseHTTPRequestHandler):
             # The error affects only this answer.
             LOG.exception(
                 "the agent's health server failed to answer a request for %s, and the agent goes "
-                "on. Report this fault of Wharfinger",
+                "on. Report this fault of Wharfinger, with the traceback",
                 printable(self.path),
             )
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, "The agent's log has the error.")

@@ -89,8 +89,8 @@ def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
                 key="health_address",
                 value=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
                 problem=f"the agent cannot listen on this address: {reason}.",
-                remedy="Name an address of this machine, and a free port that the agent's user may "
-                "open.",
+                remedy="Configure an address of this machine, and a free port that the agent's "
+                "user may open.",
             ) from error
         yield listeners
 

@@ -81,7 +81,7 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             section=DEFAULT,
             key="log_file",
             value=path,
-            problem=f"the file cannot be written: {error.strerror}.",
+            problem=f"the log file cannot be written: {error.strerror}.",
             remedy="Create the directory of the file, and let the agent's user write to the "
             "directory and the file.",
         ) from error
@@ -90,7 +90,7 @@ def _set_up(section: LoggingSection, log_file: str | None, *, debug: bool, to_st
             section=DEFAULT,
             key="use_journal",
             value=section.values["use_journal"],
-            problem=f"{error}.",
+            problem=f"the log cannot be written to the journal: {error}.",
             remedy="Install systemd-python. Or set use_stderr = true instead: systemd writes the "
             "standard error of a service to the journal.",
         ) from error

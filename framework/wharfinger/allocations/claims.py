@@ -151,7 +151,7 @@ class AllocationClaims:
             )
         except ValueError as error:
             raise AllocationRefused(
-                instance=held.uuid, problem=f"{error}.", remedy="Correct this value."
+                instance=held.uuid, problem=f"{error}.", remedy="Correct this value of the claim."
             ) from error
         attempt = _Attempt(wanted, held)
         try:
@@ -166,7 +166,7 @@ class AllocationClaims:
                 raise
             raise AllocationRefused(
                 instance=wanted.uuid,
-                problem="another process has released it during this claim.",
+                problem="another process has released the instance during this claim.",
                 remedy="Claim the instance again.",
             ) from error
 
@@ -240,8 +240,8 @@ class AllocationClaims:
         if instance.known("task_state") != "releasing" and self._consumers.get(uuid).allocations:
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has its allocation, and `wharfinger instance repair --release` is only "
-                "for lost allocations.",
+                problem="the instance has its allocation, and `wharfinger instance repair "
+                "--release` is only for lost allocations.",
                 remedy="To release the instance with its allocation, run `wharfinger instance "
                 f"release {uuid}`.",
             )
@@ -254,9 +254,11 @@ class AllocationClaims:
         if instance.node is None or not had:
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has no allocation in Placement, and its former allocation is unknown.",
+                problem="the instance has no allocation in Placement, and its former allocation is "
+                "unknown.",
                 remedy="To claim the instance again, run `wharfinger instance claim --uuid "
-                f"{uuid} --flavor {instance.flavor.name}` with its --project and --user.",
+                f"{uuid} --flavor {instance.flavor.name}` with the --project and --user of the "
+                "instance.",
             )
         return had
 
@@ -289,9 +291,9 @@ class AllocationClaims:
             ):
                 raise AllocationRefused(
                     instance=uuid,
-                    problem=f"its allocation cannot be restored: {error}",
-                    remedy=f"Run `wharfinger instance repair --release {uuid}` to release the "
-                    "instance.",
+                    problem=f"the allocation of the instance cannot be restored: {error}",
+                    remedy="To release the instance, run `wharfinger instance repair --release "
+                    f"{uuid}`.",
                 ) from error
             raise
         return held
@@ -319,9 +321,9 @@ class AllocationClaims:
             return found
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"provider {uuid} of its allocation no longer exists.",
-            remedy=f"Run `wharfinger instance repair --release {instance.uuid}` to release the "
-            "instance.",
+            problem=f"provider {uuid} of the instance's allocation no longer exists.",
+            remedy="To release the instance, run `wharfinger instance repair --release "
+            f"{instance.uuid}`.",
         )
 
     def _check_same(self, instance: Instance) -> None:
@@ -382,8 +384,10 @@ class AllocationClaims:
         if moves_of(self._context, uuid):
             raise AllocationRefused(
                 instance=uuid,
-                problem="it has no allocation, and a move of the instance is in progress.",
-                remedy=f"Run `wharfinger instance revert {uuid}`, or release the instance.",
+                problem="the instance has no allocation, and a move of the instance is in "
+                "progress.",
+                remedy=f"To revert the move, run `wharfinger instance revert {uuid}`. Or release "
+                "the instance.",
             )
 
     def _add(self, wanted: Instance) -> bool:
@@ -465,7 +469,8 @@ class AllocationClaims:
         if not any(map(suits, nodes_named(self._context, host, name))):
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem=f"it is on node {name} of host {host}, which is not the requested node.",
+                problem=f"the instance is on node {name} of host {host}, which is not the "
+                "requested node.",
                 remedy="Move the instance to the requested node, or repeat the claim without a "
                 "requested node.",
             )
@@ -478,8 +483,9 @@ class AllocationClaims:
             if node is None or not self._search.fits(instance.flavor, allocations):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"its allocations from providers {', '.join(sorted(allocations))} do "
-                    "not match its flavor, or are not on a single node of a driver instance.",
+                    problem="the allocations of the instance, from providers "
+                    f"{', '.join(sorted(allocations))}, do not match its flavor, or are not on a "
+                    "single node of a driver instance.",
                     remedy="Release the instance.",
                 )
         else:

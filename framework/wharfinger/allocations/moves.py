@@ -127,7 +127,7 @@ class Moves:
             if isinstance(error, ConcurrentUpdate | ConcurrentSave):
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem="its move was not started, since another process has changed the "
+                    problem="the move was not started, since another process has changed the "
                     "instance or its allocations.",
                     remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and "
                     "repeat the command.",
@@ -208,10 +208,10 @@ class Moves:
             for first in moves_of(self._context, instance.uuid):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"its migration {first.uuid} ({first.status}) is neither confirmed nor "
-                    "reverted.",
+                    problem=f"migration {first.uuid} ({first.status}) of the instance is neither "
+                    "confirmed nor reverted.",
                     remedy="Confirm or revert that migration first. If another service has started "
-                    "that migration, wait until the service ends it.",
+                    "the migration, wait until that service ends the migration.",
                 ) from error
             raise
         return migration
@@ -227,7 +227,8 @@ class Moves:
             if _is_about(error, held.allocations) and not _is_about(error, wanted):
                 raise AllocationRefused(
                     instance=instance.uuid,
-                    problem=f"its present allocations cannot be kept for the move: {error}",
+                    problem="the present allocations of the instance cannot be kept for the move: "
+                    f"{error}",
                     remedy="Compare the allocations with the inventories that the driver publishes "
                     "for their providers.",
                 ) from error
@@ -267,9 +268,9 @@ class Moves:
             if one.migration_type not in _KINDS:
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem=f"its {one.migration_type} is in progress, and another service has "
-                    "started it.",
-                    remedy="Wait until that service ends it.",
+                    problem=f"another service has started a {one.migration_type} of the instance, "
+                    "which is in progress.",
+                    remedy=f"Wait until that service ends the {one.migration_type}.",
                 )
             return one
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]
@@ -278,8 +279,9 @@ class Moves:
         last = f"; its last move, {moves[-1].uuid}, is {moves[-1].status}" if moves else ""
         raise AllocationRefused(
             instance=instance_uuid,
-            problem=f"it has no move that could be {ended[0]}{last}.",
-            remedy=f"List its moves with `wharfinger migration list --instance {instance_uuid}`.",
+            problem=f"the instance has no move that could be {ended[0]}{last}.",
+            remedy="List the moves of the instance with `wharfinger migration list --instance "
+            f"{instance_uuid}`.",
         )
 
     @with_retries
@@ -293,9 +295,10 @@ class Moves:
         if not kept:
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem="its move cannot be confirmed: its new allocations are no longer in "
-                "Placement.",
-                remedy="Release the instance. Or, if the move has status finished, revert it.",
+                problem="the move cannot be confirmed: the new allocations of the instance are no "
+                "longer in Placement.",
+                remedy="Release the instance. Or, if the move has status finished, revert the "
+                "move.",
             )
         if migration.status == "finished":
             migration.status = "confirming"
@@ -356,8 +359,8 @@ class Moves:
                 self._arrive(instance, migration, node)
             raise AllocationRefused(
                 instance=instance.uuid,
-                problem=f"its move cannot be reverted: Placement refuses the former allocations: "
-                f"{error}",
+                problem="the move cannot be reverted, since Placement refuses the former "
+                f"allocations of the instance: {error}",
                 remedy="Confirm the move, or release the instance.",
             ) from error
 
@@ -378,8 +381,8 @@ class Moves:
         migration.save()
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="its move cannot be reverted: its former allocations are no longer in "
-            "Placement.",
+            problem="the move cannot be reverted: the former allocations of the instance are no "
+            "longer in Placement.",
             remedy="Confirm the move, or release the instance.",
         )
 
@@ -402,7 +405,8 @@ class Moves:
             )
         return AllocationRefused(
             instance=migration.instance_uuid,
-            problem=f"its migration {migration.uuid} is {migration.status}, and cannot be {end}.",
+            problem=f"migration {migration.uuid} of the instance has status {migration.status}, "
+            f"and cannot be {end}.",
             remedy=remedy,
         )
 
@@ -426,15 +430,15 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="it cannot be moved, since it has no allocation, or is on no node.",
+            problem="the instance cannot be moved, since it has no allocation, or is on no node.",
             remedy=f"Repair the instance (`wharfinger instance repair {instance.uuid}`), or "
-            "release it.",
+            "release the instance.",
         )
     if flavor and flavor.is_same_as(instance.flavor):
         raise AllocationRefused(
             instance=instance.uuid,
-            problem=f"it cannot be resized, since it already has flavor {flavor.name}.",
-            remedy="To move the instance to another node, migrate it.",
+            problem=f"the instance cannot be resized, since it already has flavor {flavor.name}.",
+            remedy="To move the instance to another node, migrate the instance.",
         )
 
 

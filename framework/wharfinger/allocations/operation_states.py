@@ -34,7 +34,7 @@ def refuse_released(instance: Instance) -> None:
     if instance.known("task_state") == "releasing":
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="it is being released.",
+            problem="the instance is being released.",
             remedy="If the release was interrupted, release the instance again.",
         )
 
@@ -49,7 +49,7 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
-            problem="another process is claiming it, or has died during a claim.",
+            problem="another process is claiming the instance, or has died during a claim.",
             remedy=f"Repeat the command after {seconds(down_time)}.",
         )
 

@@ -62,8 +62,8 @@ def resolve(
     if job is not None and is_at_work(job, down_time, current_time()):
         raise JobRefused(
             **subject,
-            problem=f"its job is in progress: process {job.process_id} on host {job.host} last "
-            f"reported at {job.seen_at.isoformat()}.",
+            problem=f"the job of the device is in progress: process {job.process_id} on host "
+            f"{job.host} last reported at {job.seen_at.isoformat()}.",
             remedy="Wait until the job ends. If the process is dead, repeat the command "
             f"{max(down_time, _LEAST).total_seconds():g} s after that report.",
         )
@@ -72,7 +72,7 @@ def resolve(
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
         raise JobRefused(
-            **subject, problem="it has no unresolved job.", remedy="There is nothing to do."
+            **subject, problem="the device has no unresolved job.", remedy="There is nothing to do."
         )
     reservations = Reservations(client, context, down_time)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
@@ -86,7 +86,7 @@ def resolve(
         except (ConcurrentSave, ObjectNotFound):
             raise JobRefused(
                 **subject,
-                problem="another process has changed or resolved its job meanwhile.",
+                problem="another process has changed or resolved the job of the device meanwhile.",
                 remedy="Check the job with `wharfinger device jobs`.",
             ) from None
         if programmed:

@@ -260,7 +260,8 @@ class WharfingerObject:
         if convert(target) > convert(self.VERSION):
             raise InvalidObject(
                 subject=f"{self.obj_name()} {self.VERSION}",
-                problem=f"it cannot be sent as version {target}, which is later than its own.",
+                problem=f"the object cannot be sent as version {target}, which is later than its "
+                "own version.",
                 remedy="Request the object's own version, or an earlier one.",
             )
         data = {
@@ -467,7 +468,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
     if one._context is None:
         raise InvalidObject(
             subject=one.subject,
-            problem=f"its method {method.__name__} needs a database.",
+            problem=f"method {method.__name__} of the object needs a database.",
             remedy="Create the object with a context.",
         )
     if one.indirection_api is None:

@@ -278,7 +278,7 @@ class RowList(base.ObjectList[_Row]):
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
                 raise InvalidObject(
                     subject=f"a list of {cls.KIND.obj_name()}",
-                    problem=f"it cannot be filtered by {shown(name)}.",
+                    problem=f"the list cannot be filtered by {shown(name)}.",
                     remedy="Filter by a field that has a single value, such as uuid.",
                 )
         try:

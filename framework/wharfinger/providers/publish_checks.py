@@ -73,8 +73,9 @@ def _ownership(
                 publisher,
                 live,
                 other=other,
-                problem=f"driver instance {publisher.instance} published it as {other} before, and "
-                f"now publishes as {publisher.owner}, but the provider has allocations.",
+                problem=f"driver instance {publisher.instance} published the provider as {other} "
+                f"before, and now publishes as {publisher.owner}, but the provider has "
+                "allocations.",
                 remedy="The provider changes its owner when it has no more allocations. Wait for "
                 f"that, or set the owner option of the driver instance to {other} again.",
             )

@@ -42,8 +42,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
     return PendingRemoval(
         uuid=uuid,
         name=name,
-        reason="it has the trait of this driver instance, but the driver does not report it, and "
-        "no record shows that the driver instance created it: not changed",
+        reason="the provider has the trait of this driver instance, but the driver does not report "
+        "it, and no record shows that the driver instance created it: not changed",
     )
 
 

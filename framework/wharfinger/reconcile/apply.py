@@ -216,7 +216,12 @@ class Writer:
             self._set_together(run, batch)
         except (IntentExpired, PlacementError) as error:
             # One provider makes Placement refuse the batch. Halving the batch finds it.
-            LOG.debug("Placement refused a batch of %d inventories: %s", len(batch), error)
+            LOG.debug(
+                "Placement refused the inventories of %d providers in one request, which is split "
+                "now: %s",
+                len(batch),
+                error,
+            )
             middle = len(batch) // 2
             self._set_together(run, batch[:middle])
             self._set_together(run, batch[middle:])

@@ -308,7 +308,7 @@ def _update(
         raise BackendError(
             driver=driver.name,
             operation=f"update_provider_tree({node})",
-            reason=f"it raised ReshapeNeeded{problem}. Correct the driver.",
+            reason=f"the driver raised ReshapeNeeded{problem}. Correct the driver.",
         ) from None
     _add_capability_traits(driver, tree, node)
     return reshape

@@ -113,7 +113,8 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
         raise BackendError(
             driver=driver,
             operation=operation,
-            reason="it raised ReshapeNeeded, which only update_provider_tree may raise",
+            reason="the method raised ReshapeNeeded, which only update_provider_tree may raise. "
+            "Correct the driver",
         ) from error
     except (WharfingerError, KeyboardInterrupt):
         raise

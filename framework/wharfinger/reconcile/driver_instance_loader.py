@@ -88,7 +88,7 @@ def _make(conf: Options, name: str) -> Instance:
             key="enabled_drivers",
             value=", ".join(default.enabled_drivers),
             problem=f"there is no driver instance {name!r}.",
-            remedy=f"Use one of these names, or add {name} to enabled_drivers.",
+            remedy=f"Name a driver instance of enabled_drivers, or add {name} to the option.",
         )
     section = InstanceSection.read(conf, name)
     kind = loader.load(section.driver)
@@ -99,7 +99,7 @@ def _make(conf: Options, name: str) -> Instance:
             section=name,
             key="owner",
             value=section.owner,
-            problem=f"it {error.problem}.",
+            problem=f"the owner trait {error.problem}.",
             remedy="Correct the option. Or remove the option, and the driver's default owner trait "
             "applies.",
         ) from error

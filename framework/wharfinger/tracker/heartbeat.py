@@ -91,6 +91,6 @@ class Heartbeat:
         except WharfingerError as error:
             return with_code(error)
         except Exception as error:  # the cycle continues, and so do the reports
-            LOG.debug("the report of the service as up failed", exc_info=True)
+            LOG.debug("the report that the service is up failed", exc_info=True)
             return f"{type(error).__name__}: {error}. This is a fault; --debug shows its place"
         return ""

@@ -272,7 +272,7 @@ def test_claim_of_an_instance_that_lost_its_allocation_accepts_only_its_node(
         if is_lost:
             desk.client.delete_allocations(ONE)
         before = everything()
-        with pytest.raises(AllocationRefused, match=f"it is on node {node} of host"):
+        with pytest.raises(AllocationRefused, match=f"the instance is on node {node} of host"):
             desk.claim(SMALL, uuid=ONE, suits=on(other))
         assert everything() == before
     assert faults(publishing.context) == [f"{ONE} has no allocation"]

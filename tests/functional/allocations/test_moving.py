@@ -188,7 +188,8 @@ def test_move_to_a_full_node_changes_nothing_and_another_may_follow(
     assert first.dest_node == there
     for wanted in (None, LARGE):
         with pytest.raises(
-            AllocationRefused, match=rf"its migration {first.uuid} \(finished\) is neither"
+            AllocationRefused,
+            match=rf"migration {first.uuid} \(finished\) of the instance is neither",
         ):
             desk.moves.start(ONE, wanted)
     assert held() == {first.uuid: {placed: {"VCPU": 1}}, ONE: {there: {"VCPU": 1}}}

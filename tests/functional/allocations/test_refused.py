@@ -125,7 +125,7 @@ def test_claim_that_placement_carries_out_late_is_kept_or_released(
             posts.before = is_slow
             patient.claim(SMALL, uuid=ONE)
         assert there_are(publishing.context) == [ONE]
-        with pytest.raises(AllocationRefused, match="another process is claiming it"):
+        with pytest.raises(AllocationRefused, match="another process is claiming the instance"):
             patient.claims.release(ONE)  # Placement could carry out the claim after the release
 
         desk.client.set_allocations(posts.bodies[0])  # now Placement carries out the claim
@@ -248,7 +248,8 @@ def test_start_whose_source_allocation_placement_refuses_is_refused_at_once(
     with (
         Posts(publishing.placement) as posts,
         pytest.raises(
-            AllocationRefused, match="its present allocations cannot be kept for the move"
+            AllocationRefused,
+            match="present allocations of the instance cannot be kept for the move",
         ),
     ):
         large.moves.start(ONE, SMALL, suits=on("cn-1"))

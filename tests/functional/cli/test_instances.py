@@ -274,7 +274,7 @@ def test_recover_continues_after_a_move_that_fails(
 
     assert done.code == 1
     assert (
-        f"instance {first}: its move cannot be reverted: Placement refuses the former allocations: "
+        f"instance {first}: the move cannot be reverted, since Placement refuses the former "
         in done.err
     )
     assert held()[second][GPU] == {"VGPU": 2}

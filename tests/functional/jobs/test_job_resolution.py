@@ -71,7 +71,7 @@ def test_resolve_sets_the_function_that_the_operator_names(device: Device, sibli
             assert one.is_free()
             assert one.functions == {function}
         assert device.state == ("programmed" if programmed else "failed")
-        with pytest.raises(JobRefused, match="it has no unresolved job"):
+        with pytest.raises(JobRefused, match="the device has no unresolved job"):
             decide(asked, programmed=programmed)
     device.driver.loading = lambda uuid, function: None
     device.program("newer")
@@ -95,7 +95,7 @@ def test_resolve_of_a_reservation_without_a_job_only_releases(device: Device) ->
             device.program("new")
         before, state = contents(device.placement), device.state
         for programmed in (True, False):
-            with pytest.raises(JobRefused, match="it has no unresolved job"):
+            with pytest.raises(JobRefused, match="the device has no unresolved job"):
                 decide(device, programmed=programmed)
             holds.reserve(device.summary, holder=JOB_HOLDER, reason="programming")
             assert decide(device, programmed=programmed, trait=SAID) == ()
@@ -203,7 +203,7 @@ def test_device_that_returns_is_free_once_its_job_is_forgotten(
     gone(device, sibling)
     assert decide(sibling, programmed=True) is None
     assert is_forgotten(device, sibling)
-    with pytest.raises(JobRefused, match="it has no unresolved job"):
+    with pytest.raises(JobRefused, match="the device has no unresolved job"):
         decide(sibling, programmed=True)
 
     device.publishing.restarted()

@@ -246,7 +246,7 @@ def test_job_after_its_timeout_leaves_the_device_reserved(begin: Begin) -> None:
     lab.resolve(uuid, programmed=True, trait=trait("OTHER"))
     check_end(lab, BUS, {trait("OTHER")})
     assert lab.state(BUS) == ("programmed", False)
-    with pytest.raises(JobRefused, match="it has no unresolved job"):
+    with pytest.raises(JobRefused, match="the device has no unresolved job"):
         lab.resolve(uuid, programmed=True)
 
 

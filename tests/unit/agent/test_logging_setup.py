@@ -200,7 +200,9 @@ def test_file_that_cannot_be_written_is_named_and_logging_goes_on_as_before(
     tmp_path: Path,
 ) -> None:
     file = configure(tmp_path)
-    with pytest.raises(ConfigurationError, match=r"/none/log: the file cannot be written: No such"):
+    with pytest.raises(
+        ConfigurationError, match=r"/none/log: the log file cannot be written: No such"
+    ):
         configure(tmp_path, f"log_file = {tmp_path / 'none' / 'log'}")
 
     LOG.info("as before")

@@ -138,7 +138,9 @@ def test_owner_change_of_an_allocated_provider_is_refused() -> None:
     before = Record(applied=live)
     error = found(wanted(), live, before, publisher=ACME, is_allocated=True)
     assert isinstance(error, OwnershipConflict)
-    assert f"published it as OWNER_NOVA before, and now publishes as {ACME.owner}" in str(error)
+    assert f"published the provider as OWNER_NOVA before, and now publishes as {ACME.owner}" in str(
+        error
+    )
     assert "no more allocations" in error.remedy
     assert found(wanted(), live, before, publisher=ACME) is None
     assert found(wanted(), live, before, is_allocated=True) is None
