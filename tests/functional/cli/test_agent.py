@@ -96,7 +96,7 @@ def test_agent_with_verbose_logs_its_start_writing_cycles_and_end(
 
     assert (done.code, done.out) == (0, "")
     # The agent logs once that its user may not set many inventories in one request.
-    told = "inventories are written one provider at a time"
+    told = "inventories are written with one request for each provider"
     lines = [line for line in done.err.splitlines() if not line.startswith(told)]
     assert (lines[0], lines[-1]) == (
         "the agent of host lab starts with driver instances: one, two",

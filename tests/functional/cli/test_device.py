@@ -199,7 +199,7 @@ def test_resolve_of_job_in_progress_is_refused(
 ) -> None:
     create_interrupted_job(kept, client, gpu, state="programming")
     failed(
-        device(published, "resolve", GPU, "--unchanged"), "process 4711 on host-1 is working on it"
+        device(published, "resolve", GPU, "--unchanged"), "in progress: process 4711 on host host-1"
     )
     assert figures(client, gpu) == FULL
 

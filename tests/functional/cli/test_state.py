@@ -312,7 +312,7 @@ def test_sync_of_locked_instance_is_refused(
     failed_with(
         refused,
         f"state in {state / 'gpus.lock'}: process {os.getpid()} is at work on driver instance gpus",
-        "Wait until that process has finished, or stop it.",
+        "Wait until that process has finished. If the process is the agent, stop the agent.",
     )
     assert not requests.writes
     assert beside.code == 2

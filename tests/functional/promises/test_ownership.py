@@ -342,7 +342,7 @@ def test_adopt_of_several_with_one_that_does_not_match_adopts_none(
 
     assert done.code == 1
     assert "its resource classes are PGPU; the driver reports VGPU" in done.err
-    assert "and wrote nothing" in done.err
+    assert "has adopted no provider and written nothing" in done.err
     assert every_byte(placement_service, NODE, *children) == before
 
 
