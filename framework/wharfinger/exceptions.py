@@ -308,11 +308,11 @@ class ChildReplaced(WharfingerError):
     """A device's provider with a new uuid was fully reserved, since the former provider is."""
 
     template = (
-        "provider {provider} ({uuid}) is new and was fully reserved: it replaces provider "
-        "{former}, which has a reservation, and both may be the same device. Inspect the device. "
-        "If the device may be used, end the former reservation with {commands}, and the next cycle "
-        "releases the new provider. If not, first reserve the new provider with `wharfinger "
-        "provider reserve {uuid} --reason TEXT`."
+        "provider {provider} ({uuid}) was fully reserved: the driver reports it in place of "
+        "provider {former}, which has a reservation, and both may be the same device. Inspect the "
+        "device. If the device may be used, end the former reservation with {commands}; the next "
+        "cycle then releases the new provider. To keep the new provider reserved, run `wharfinger "
+        "provider reserve {uuid} --reason TEXT` before you end the former reservation."
     )
     provider: str
     uuid: str
@@ -373,8 +373,8 @@ class MassRemoval(WharfingerError):
 
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
-        "all absent from its backend at once, which may be a fault of the backend. If they are "
-        "really gone, stop the agent and run `wharfinger sync --driver {instance} "
+        "all absent from its backend at once, which may be a fault of the backend. If the hardware "
+        "is really gone, stop the agent and run `wharfinger sync --driver {instance} "
         "--allow-mass-removal`; otherwise repair the backend."
     )
     instance: str
@@ -390,9 +390,9 @@ class PartialListing(WharfingerError):
 
     template = (
         "the listing of driver instance {instance} is partial: the listing lacks {some} ({count} "
-        "in all), but the driver still has each of these when asked for it alone. They stay "
-        "published. Find out why the listing is partial: a proxy, a limit, or missing rights of "
-        "the driver's credentials."
+        "in all), but the driver still has each of these when asked for it alone. These providers "
+        "stay published. Find out why the listing is partial: a proxy, a limit, or missing rights "
+        "of the driver's credentials."
     )
     instance: str
     count: int

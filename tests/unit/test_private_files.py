@@ -62,7 +62,7 @@ def test_file_that_is_no_regular_file_is_refused(
     tmp_path: Path, use: Callable[[Path], object], make: Callable[[Path], None], told: str
 ) -> None:
     make(tmp_path / "it")
-    with pytest.raises(StateError, match=f"{tmp_path}/it: it is .*{told}"):
+    with pytest.raises(StateError, match=f"{tmp_path}/it: the path is .*{told}"):
         use(tmp_path / "it")
     assert not (tmp_path / "elsewhere").exists()
 

@@ -321,9 +321,9 @@ class Agent:
 
 def _kill(runner: Runner) -> None:
     LOG.warning(
-        "driver instance %s: still at work %g s after the request to stop. Its process is killed; "
-        "with isolation = thread, its thread goes on. The next cycle of the instance completes "
-        "unfinished changes.",
+        "driver instance %s: still at work %g s after the request to stop. The agent kills the "
+        "process of the instance; with isolation = thread, the thread goes on. The next cycle of "
+        "the instance completes unfinished changes.",
         runner.name,
         PATIENCE,
     )

@@ -51,7 +51,7 @@ class Snapshot:
             Path(self.path).write_text(text)
         except (OSError, UnicodeDecodeError) as error:
             raise ConfigurationFileError(
-                problem=f"the agent cannot read {self.name} and keep a copy in memory: {error}.",
+                problem=f"the agent cannot copy {self.name} into memory: {error}.",
                 remedy="Remove the cause, and start or reload the agent again.",
             ) from error
         self.conf: Final[Options] = configuration.load([self.path])

@@ -88,8 +88,8 @@ def program(
     if missing := sorted(uuids - {one.uuid for one in scope}):
         raise _refused(
             provider,
-            f"providers of the device are not in Placement ({', '.join(missing)}), so they cannot "
-            "be reserved.",
+            f"providers {', '.join(missing)} of the device are not in Placement, and cannot be "
+            "reserved.",
             "Wait until the driver instance has published these providers.",
         )
     wanted = {"image": image, "function": function, "trait": trait}

@@ -72,7 +72,10 @@ class Claims:
         self._check_node(node)
         place = (instance.host, instance.node)
         if place not in ((None, None), (self.host, node)):
-            problem = f"it is on node {instance.node} of host {instance.host}: move the instance"
+            problem = (
+                f"the instance is on node {instance.node} of host {instance.host}. Move the "
+                "instance instead"
+            )
             raise self._refused(instance, node, problem)
         has_come = place == (None, None)
         if has_come:
@@ -103,8 +106,9 @@ class Claims:
         self._check_node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
-                f"it needs a migration in progress; migration {migration.uuid} of instance "
-                f"{migration.instance_uuid} is {migration.status}"
+                "the claim needs a migration of the instance in progress, but migration "
+                f"{migration.uuid} of instance {migration.instance_uuid} has status "
+                f"{migration.status}"
             )
             raise self._refused(instance, node, problem)
         before = migration.dest_node if migration.dest_compute == self.host else None
