@@ -177,7 +177,7 @@ def test_refused_job_leaves_no_row(device: Device, driver: ProgrammableDriver) -
         program(client, context, ScriptedDriver(), device.summary, image=IMAGE)
     assert contents(device.placement) == before
     device.placement.client.delete_provider(device.uuid)
-    with pytest.raises(JobRefused, match=f"not in Placement .{device.uuid}"):
+    with pytest.raises(JobRefused, match=f"{device.uuid} of the device are not in Placement"):
         device.program("new")
     assert (device.job, device.is_held, driver.programmed) == (None, False, [])
 

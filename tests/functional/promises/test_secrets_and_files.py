@@ -79,7 +79,7 @@ def test_lock_file_that_is_a_link_is_refused(program: Program, link: str) -> Non
     done = inprocess.run(program, "sync")
 
     assert done.code == 1
-    assert f"{program.directory}/gpus.lock: it is a {link} link" in done.err
+    assert f"{program.directory}/gpus.lock: the path is a {link} link" in done.err
     assert precious.read_text() == "42"
 
 

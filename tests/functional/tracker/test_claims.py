@@ -191,7 +191,7 @@ def test_claim_that_contradicts_the_place_of_an_instance_is_refused(
     one, other = small(context, ONE), small(context, ONE)
     for status in ("confirmed", "reverted", "failed", "error", "completed"):
         ended = migration(context, one, ONE, status=status)
-        is_over = f"migration {ended.uuid} of instance {one.uuid} is {status}"
+        is_over = f"migration {ended.uuid} of instance {one.uuid} has status {status}"
         refused(publishing, is_over, here.move_claim, one, "cn-1", ended)
     of_other = migration(context, other, ONE)
     refused(publishing, other.uuid, here.move_claim, one, "cn-1", of_other)
