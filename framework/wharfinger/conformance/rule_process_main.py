@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from wharfinger.conformance.driver_clock import RunningCalls
 from wharfinger.conformance.exceptions import NotShown
@@ -27,7 +27,7 @@ def main(start: Any) -> None:
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the parent may ignore SIGINT
+    signal.signal(signal.SIGINT, interrupt)  # the parent may ignore SIGINT
     faulthandler.register(signal.SIGUSR1, file=stacks)
     # Without a handler, logging would print warnings.
     logging.getLogger().addHandler(logging.FileHandler(directory / "log", delay=True))
@@ -40,6 +40,15 @@ def main(start: Any) -> None:
         reason = printable(str(error))
     _tell(start, {"reason": reason})
     os._exit(0)  # without waiting for threads of the driver, or for its exit handlers
+
+
+def interrupt(*_: object) -> NoReturn:
+    """Raise KeyboardInterrupt, as Python's own handler of SIGINT does.
+
+    asyncio.run replaces Python's handler, and only in the main thread. This process calls the
+    driver in its main thread, the agent in another one.
+    """
+    raise KeyboardInterrupt
 
 
 def _answer_all(start: Any, directory: Path) -> None:

@@ -1,5 +1,6 @@
 """Drivers that satisfy every rule. Each docstring says what is unusual about the driver."""
 
+import asyncio
 import hashlib
 import http.client
 import json
@@ -398,6 +399,25 @@ class KeepsAConnection(RackDriver):
         if self.connection is not None:
             self.connection.close()
             self.connection = None
+
+
+@right()
+class RunsAnEventLoop(RackDriver):
+    """Sends each request with asyncio, in an event loop that it runs only for this request."""
+
+    def send(self, method: str, path: str, body: object = None) -> tuple[int, bytes]:
+        return asyncio.run(asyncio.wait_for(self.ask(method, path, body), self.timeout))
+
+    async def ask(self, method: str, path: str, body: object) -> tuple[int, bytes]:
+        reader, writer = await asyncio.open_connection(self.url.hostname, self.url.port)
+        try:
+            text = "" if body is None else json.dumps(body)
+            head = f"{method} {path} HTTP/1.0\r\nContent-Length: {len(text)}"
+            writer.write(f"{head}\r\n\r\n{text}".encode())
+            head, _, found = (await reader.read()).decode().partition("\r\n\r\n")
+            return int(head.partition(" ")[2][:3]), found.encode()
+        finally:
+            writer.close()
 
 
 @right()
