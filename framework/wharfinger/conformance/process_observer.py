@@ -79,10 +79,10 @@ class ProcessObserver:
     def see_later_changes(self, before: Sequence[Any]) -> None:
         """Record and undo the changes since the snapshot ``before``.
 
-        Ignore changes of environment variables, since the harness may have made them.
+        Ignore changes of the environment and of cfg.CONF: the harness may have made them.
         """
         found = process_state.changes(before, process_state.snapshot())
-        for change in [one for one in found if one.aspect.name != "the environment"]:
+        for change in [one for one in found if not one.aspect.is_of_harness]:
             kind = Misuse.LOGGING if change.aspect.is_logging else Misuse.STATE
             self.found[kind].setdefault(str(change), "between two calls")
             process_state.restore([change])

@@ -20,7 +20,9 @@ from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
+
+from oslo_config import cfg
 
 #: The packages with loggers of the framework and of the libraries that it shares with drivers.
 _SHARED: Final = frozenset(
@@ -52,6 +54,8 @@ class Aspect:
     restore: Callable[[Any], object]
     #: Whether the part is about logs and warnings.
     is_logging: bool = False
+    #: Whether a harness may change the part between two calls to the driver.
+    is_of_harness: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +256,61 @@ def _restore_builtins(before: frozenset[str]) -> None:
         delattr(builtins, name)
 
 
+class _Option(NamedTuple):
+    """An option of oslo.config's global cfg.CONF."""
+
+    group: str | None
+    name: str
+
+    def __str__(self) -> str:
+        return f"[{self.group or 'DEFAULT'}] {self.name}"
+
+
+class _Options(dict[_Option, dict[str, Any] | None]):
+    """The options of cfg.CONF; each with the override and the default that code has set.
+
+    New options without values are no difference, nor new options after an import of a module, since
+    a library may register and set its own.
+    """
+
+    def __init__(self) -> None:
+        conf = vars(cfg.CONF)
+        groups = {None: conf, **{name: vars(group) for name, group in conf["_groups"].items()}}
+        super().__init__(
+            {
+                _Option(group, name): {key: info[key] for key in _SET if key in info} or None
+                for group, its in groups.items()
+                for name, info in its["_opts"].items()
+            }
+        )
+        self._modules = len(sys.modules)
+
+    def __eq__(self, later: object) -> bool:
+        assert isinstance(later, _Options)
+        return all(later.get(option) == values for option, values in self.items()) and (
+            later._modules != self._modules
+            or not any(values for option, values in later.items() if option not in self)
+        )
+
+    def __ne__(self, later: object) -> bool:
+        return not self == later
+
+    __hash__ = None
+
+
+#: The values of an option that code can set.
+_SET: Final = ("override", "default")
+
+
+def _restore_options(before: _Options) -> None:
+    for option, values in _Options().items():
+        if values != (kept := before.get(option)):
+            for key in _SET:
+                getattr(cfg.CONF, f"clear_{key}")(option.name, option.group)
+            for key, value in (kept or {}).items():
+                getattr(cfg.CONF, f"set_{key}")(option.name, value, option.group)
+
+
 # Logs and warnings.
 
 
@@ -352,7 +411,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
     Aspect("the timers", _Timers, _restore_timers),
-    Aspect("the environment", _environment, _restore_environment),
+    Aspect("the environment", _environment, _restore_environment, is_of_harness=True),
     Aspect(
         "the locale",
         lambda: locale.setlocale(locale.LC_ALL),
@@ -404,6 +463,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda before: multiprocessing.set_start_method(before, force=True),
     ),
     Aspect("the names of builtins", _names_of_builtins, _restore_builtins),
+    Aspect("oslo.config's cfg.CONF", _Options, _restore_options, is_of_harness=True),
     Aspect(
         "the name of the thread",
         lambda: threading.current_thread().name,

@@ -18,6 +18,8 @@ from types import ModuleType
 
 import pytest
 import urllib3
+from oslo_concurrency import lockutils
+from oslo_config import cfg
 
 from wharfinger.conformance import process_state
 from wharfinger.conformance.patches import Patches
@@ -47,6 +49,10 @@ def limit(kind: int, less: int) -> None:
         ("sys.argv", lambda: setattr(sys, "argv", ["lab"])),
         ("the decimal context", lambda: setattr(decimal.getcontext(), "prec", 5)),
         ("the garbage collector", gc.disable),
+        (
+            "oslo.config's cfg.CONF ([oslo_concurrency] lock_path)",
+            lambda: lockutils.CONF.set_override("lock_path", "/lab", "oslo_concurrency"),
+        ),
         ("the loggers (root)", lambda: logging.root.addHandler(logging.NullHandler())),
         (
             "the loggers (wharfinger.lab)",
@@ -79,6 +85,38 @@ def test_snapshot_with_a_new_logger_and_a_filter_of_a_library_is_the_same() -> N
         logging.getLogger("wharfinger.another_lab")
         warnings.simplefilter("ignore", LibraryWarning)
         found = process_state.changes(before, process_state.snapshot())
+
+    assert found == []
+
+
+def test_snapshot_with_new_options_is_the_same_only_without_values() -> None:
+    option = cfg.StrOpt("lab")
+    before = process_state.snapshot()
+
+    cfg.CONF.register_opt(option)
+    same = process_state.changes(before, process_state.snapshot())
+    cfg.CONF.set_default("lab", "1")
+    found = process_state.changes(before, process_state.snapshot())
+    process_state.restore(found)
+    now = cfg.CONF.lab
+    cfg.CONF.unregister_opt(option)
+
+    assert same == []
+    assert [str(one) for one in found] == ["oslo.config's cfg.CONF ([DEFAULT] lab)"]
+    assert now is None
+
+
+def test_snapshot_with_an_imported_library_that_sets_its_option_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    option = cfg.StrOpt("lab")
+    before = process_state.snapshot()
+
+    monkeypatch.setitem(sys.modules, "lab_library", ModuleType("lab_library"))
+    cfg.CONF.register_opt(option)
+    cfg.CONF.set_override("lab", "1")
+    found = process_state.changes(before, process_state.snapshot())
+    cfg.CONF.unregister_opt(option)
 
     assert found == []
 

@@ -71,6 +71,15 @@ class HasAnEnvironment(DevicesDriver):
         return super().changed(devices)
 
 
+@mutant("WHF-811")
+class ConfiguresALibrary(DevicesDriver):
+    """Sets an option of oslo.concurrency for the whole process when its backend fails."""
+
+    def failed(self, words: str, error: Exception) -> BackendError:
+        cfg.CONF.set_default("lock_path", tempfile.gettempdir(), "oslo_concurrency")
+        return super().failed(words, error)
+
+
 @mutant("WHF-812")
 class ThinksItIsTheProgram(DevicesDriver):
     """Adds a handler to the root logger in its constructor."""

@@ -39,7 +39,7 @@ from oslo_concurrency import processutils
 from oslo_config import cfg
 
 from tests.lab.outsiders.host import HostDriver
-from tests.lab.outsiders.rack import Facts, RackDriver
+from tests.lab.outsiders.rack import OPTIONS, Facts, RackDriver
 from tests.lab.outsiders.wrong import wrong
 from wharfinger.driver import Allocations
 from wharfinger.objects import ComputeNode, Migration, Service
@@ -347,6 +347,15 @@ class ExtendsThePath(HostDriver):
     def read_text(self) -> str:
         sys.path.append(str(self.path.parent))
         return super().read_text()
+
+
+@wrong("process", "WHF-811", apart=True)
+class HasGlobalOptions(RackDriver):
+    """Registers an option in oslo.config's global cfg.CONF in init_host, and overrides it."""
+
+    def init_host(self, service: Service) -> None:
+        cfg.CONF.register_opts(OPTIONS, "rack")
+        cfg.CONF.set_override("timeout", self.timeout, "rack")
 
 
 @wrong("process", "WHF-811", apart=True)
