@@ -212,7 +212,7 @@ def test_node_that_becomes_in_use_elsewhere_stays_with_the_nova_driver(
     reports = [both.novas.run("sync") for _ in range(2)]
 
     assert f"? {node} is absent: kept: the driver's list lacks this provider" in reports[-1].out
-    assert "Find out why the listing lacks them" in reports[-1].err
+    assert "Find out why the listing is partial" in reports[-1].err
     assert both.novas.published()[node]["inventories"] == FREE
 
 

@@ -300,7 +300,7 @@ def test_cycle_after_the_death_of_a_job_reserves_the_device_again(begin: Begin) 
     assert lab.figures(uuid) == [(4, 4)]
     lab.cyborg.go(BUS)
     lab.cyborg.wait_until_programmed(BUS)
-    with pytest.raises(JobRefused, match="is working on it"):
+    with pytest.raises(JobRefused, match="the job of the device is in progress"):
         lab.resolve_by_looking(BUS, image)
     lab.time_passes(BUS)
     assert lab.state(BUS) == ("interrupted while programming", True)
