@@ -25,7 +25,7 @@ from sqlalchemy import Engine, MetaData, Table
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents
 from wharfinger.conformance.rules import can_be_busy
-from wharfinger.conformance.side_effects import open_files, watching_files
+from wharfinger.conformance.side_effects import SHARED_MEMORY, open_files, watching_files
 from wharfinger.conformance.subject import Subject, as_contents, describe
 from wharfinger.driver import ComputeDriver
 from wharfinger.reconcile import driver_instance_loader
@@ -122,7 +122,7 @@ class _Search:
 
     def _is_left(self, path: Path) -> bool:
         """Return whether a path was left behind in a shared directory."""
-        shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd())
+        shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd(), SHARED_MEMORY)
         configured = "".join(file.read_text() for file in self._subject.files())
         return (
             path.parent in shared

@@ -1,5 +1,6 @@
 """Record the side effects of a block of code."""
 
+import _posixshmem  # type: ignore[import-not-found]
 import os
 import sys
 import threading
@@ -9,6 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from wharfinger.conformance import process_state
+
+#: The directory of the segments of shared memory.
+SHARED_MEMORY: Final = Path("/dev/shm")
 
 #: Audit events of calls that act outside the process.
 _EVENTS: Final = frozenset(
@@ -81,7 +85,10 @@ def watching() -> Iterator[list[str]]:
 
 @contextmanager
 def watching_files() -> Iterator[set[str]]:
-    """Yield a set of at most 64 paths that the block creates, or opens with O_CREAT."""
+    """Yield a set of at most 64 paths that the block creates, or opens with O_CREAT.
+
+    They include the segments of shared memory that Python code creates.
+    """
     made: set[str] = set()
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -97,8 +104,24 @@ def watching_files() -> Iterator[set[str]]:
         if len(made) < _KEPT:
             made.add(str(Path(os.fsdecode(path)).absolute()))
 
-    with _noting(note):
+    with _noting(note), _auditing_shared_memory():
         yield made
+
+
+@contextmanager
+def _auditing_shared_memory() -> Iterator[None]:
+    """In the block, send an audit event for each segment, since Python has none."""
+    shm_open = _posixshmem.shm_open
+
+    def audited(path: str, flags: int, mode: int = 0o777) -> int:
+        sys.audit("open", str(SHARED_MEMORY / path.lstrip("/")), None, flags)
+        return int(shm_open(path, flags, mode))
+
+    _posixshmem.shm_open = audited
+    try:
+        yield
+    finally:
+        _posixshmem.shm_open = shm_open
 
 
 @contextmanager

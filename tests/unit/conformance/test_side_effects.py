@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 from wharfinger.conformance.side_effects import watching_files
@@ -44,3 +45,14 @@ def test_watch_of_files_keeps_what_is_made_and_forgets_what_is_gone(tmp_path: Pa
     there = {name for name in made if Path(name).exists()}
     assert there == {str(tmp_path / "kept"), str(tmp_path / "renamed")}
     assert len(made) < 100
+
+
+def test_watch_of_files_keeps_segments_of_shared_memory() -> None:
+    with watching_files() as made:
+        segment = SharedMemory(create=True, size=1)
+    after = SharedMemory(create=True, size=1)
+    for one in (segment, after):
+        one.close()
+        one.unlink()
+
+    assert made == {f"/dev/shm/{segment.name}"}

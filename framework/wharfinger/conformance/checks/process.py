@@ -104,7 +104,8 @@ for _id, _leaks, _says, _because in (
         Kind.FILES,
         "The driver closes the files and sockets that it opens. Their number does not grow with "
         "repeated cycles, failed cycles, other calls, or new instances. The driver leaves no file "
-        "in the directory of temporary files, in the home directory or in the working directory.",
+        "in the directory of temporary files, in the home directory or in the working directory, "
+        "and no segment of shared memory.",
         "An agent runs for months. A process can open only a limited number of files, and a file "
         "system can hold only a limited number.",
     ),

@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 import warnings
+from multiprocessing.shared_memory import SharedMemory
 
 from oslo_config import cfg
 
@@ -313,6 +314,15 @@ class LeavesFiles(DevicesDriver):
         super().refresh()
         with tempfile.NamedTemporaryFile("w", delete=False) as file:
             file.write(str(self.devices))
+
+
+@mutant("WHF-805")
+class LeavesSharedMemory(DevicesDriver):
+    """Creates a segment of shared memory when its backend fails, and never removes it."""
+
+    def failed(self, words: str, error: Exception) -> BackendError:
+        SharedMemory(create=True, size=1).close()
+        return super().failed(words, error)
 
 
 @mutant("WHF-815")

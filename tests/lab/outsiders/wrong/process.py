@@ -29,6 +29,7 @@ import urllib.request
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
@@ -738,6 +739,15 @@ class LeavesALockFile(RackDriver):
 
     def init_host(self, service: Service) -> None:
         Path(tempfile.gettempdir(), f"rack-{self.rack}.lock").touch()
+
+
+@wrong("process", "WHF-805", apart=True)
+class LeavesASegment(HostDriver):
+    """Creates a segment of shared memory in each reading, and never removes it."""
+
+    def parse(self, text: str) -> dict[str, Any]:
+        SharedMemory(create=True, size=len(text)).close()
+        return super().parse(text)
 
 
 @wrong("process", "WHF-813", apart=True)
