@@ -10,10 +10,9 @@ from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.expected_figures import see_as_expected
 from wharfinger.conformance.fault_sweep import Breaking, see_old_or_new
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_diff import Contents, difference, is_reserved
+from wharfinger.conformance.placement_diff import Contents, at_and_below, difference, is_reserved
 from wharfinger.conformance.rules import are_kept_so_far, can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject, problems
-from wharfinger.providers import Provider
 
 #: A random number that selects an event, or the thing to which it happens.
 _WHICH: Final = strategies.integers(0, 1023)
@@ -45,7 +44,8 @@ class History(RuleBasedStateMachine):
         #: The busy and the free things at the end of the last ``_settle``.
         self._listed_busy: set[str] = set()
         self._listed_free: set[str] = set()
-        self._free: dict[str, Provider] = {}
+        #: The providers at and below each thing, as they were when it was first seen free.
+        self._free: dict[str, Contents] = {}
         self._publishing: Publishing | None = None
 
     @initialize()
@@ -156,18 +156,21 @@ class History(RuleBasedStateMachine):
     # Checks.
 
     def _see_kept(self) -> None:
-        """Raise Violation if a node stayed busy but is not reserved, or stayed free but changed."""
+        """Raise Violation if a thing stayed busy but is not reserved, or stayed free but changed.
+
+        This includes the providers below the thing.
+        """
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
-            self._see_reserved(contents[thing])
+            self._see_reserved(contents, thing)
         for thing in (self._listed_free & {*self._there} & contents.keys()) - self._busy:
-            self._see_free(contents[thing])
+            self._see_free(contents, thing)
 
-    def _see_free(self, provider: Provider) -> None:
-        before = self._free.setdefault(provider.name, provider)
-        if before != provider:
-            text = difference({provider.name: before}, {provider.name: provider})
-            self._fail(text, "no difference")
+    def _see_free(self, contents: Contents, thing: str) -> None:
+        now = _its_providers(contents, thing)
+        before = self._free.setdefault(thing, now)
+        if before != now:
+            self._fail(difference(before, now), "no difference")
 
     def _settle(self) -> None:
         contents = self._running.settle_free(self._are_free)
@@ -175,9 +178,9 @@ class History(RuleBasedStateMachine):
             if thing not in contents:
                 self._fail(f"{thing} is not in Placement", f"+ {thing}")
             elif thing in self._busy:
-                self._see_reserved(contents[thing])
+                self._see_reserved(contents, thing)
             else:
-                self._see_free(contents[thing])
+                self._see_free(contents, thing)
         for thing in self._gone:
             if thing in contents:
                 self._fail(f"{thing} is in Placement", f"- {thing}")
@@ -189,16 +192,17 @@ class History(RuleBasedStateMachine):
         """Return whether ``contents`` shows the backend's free nodes or devices as free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
-            contents[one] == self._free[one]
+            _its_providers(contents, one) == self._free[one]
             if one in self._free
             else not is_reserved(contents[one])
             for one in there
         )
 
-    def _see_reserved(self, provider: Provider) -> None:
-        for kind, one in sorted(provider.inventories.items()):
-            if not one.is_fully_reserved:
-                self._fail(f"{provider.name} {kind}: {one.reserved} of {one.total}", "all reserved")
+    def _see_reserved(self, contents: Contents, thing: str) -> None:
+        for name, provider in _its_providers(contents, thing).items():
+            for kind, one in sorted(provider.inventories.items()):
+                if not one.is_fully_reserved:
+                    self._fail(f"{name} {kind}: {one.reserved} of {one.total}", "all reserved")
 
     def _fail(self, found: str, expected: str) -> None:
         raise Violation(f"{', '.join(self._acts)}: {found}", expected)
@@ -220,6 +224,10 @@ class History(RuleBasedStateMachine):
     @property
     def _running(self) -> Any:
         return self._publishing
+
+
+def _its_providers(contents: Contents, thing: str) -> Contents:
+    return {name: contents[name] for name in at_and_below(contents, thing)}
 
 
 def histories_of(subject: Subject) -> type[History]:

@@ -9,7 +9,7 @@ from typing import Final
 from wharfinger.conformance import clock_shift
 from wharfinger.conformance.busy_things import BusyThings
 from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.placement_diff import difference, is_reserved
+from wharfinger.conformance.placement_diff import at_and_below, difference, is_reserved
 from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, sound
 from wharfinger.exceptions import WharfingerError
@@ -106,12 +106,14 @@ def each_for_itself(subject: Subject) -> None:
         thing, other = things[:2]
         busy.make_busy(thing)
         subject.harness.remove(other)
-        if not is_reserved(found := publishing.settle()[thing]):
-            raise Violation(
-                f"{thing} is busy, and {other} was removed; then Placement has "
-                f"{difference({}, {thing: found})}",
-                f"all inventory of {thing} reserved",
-            )
+        contents = publishing.settle()
+        for name in at_and_below(contents, thing):
+            if not all(one.is_fully_reserved for one in contents[name].inventories.values()):
+                raise Violation(
+                    f"{thing} is busy, and {other} was removed; then Placement has "
+                    f"{difference({}, {name: contents[name]})}",
+                    f"all inventory of {name} reserved",
+                )
         subject.harness.put_back(other)
         busy.make_free(thing)
         busy.see(f"{thing} is free, and {other} has returned")

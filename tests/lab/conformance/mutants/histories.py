@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from tests.lab.conformance.honest import DevicesDriver, Facts
 from tests.lab.conformance.mutants import mutant
+from tests.lab.conformance.unusual import HasPartsBelowNodes
 from wharfinger.exceptions import BackendError
 from wharfinger.providers import ProviderTree
 
@@ -46,4 +47,17 @@ class SeesNobodyBusyAfterTwoRemovals(DevicesDriver):
 
     def reserve(self, tree: ProviderTree, name: str) -> None:
         if len(self.noted) < 2:
+            super().reserve(tree, name)
+
+
+@mutant("WHF-991")
+class SeesNoPartBusyAfterTwoRemovals(HasPartsBelowNodes):
+    """Stops reserving the parts of busy machines when two machines were removed."""
+
+    def read_devices(self, names: Sequence[str]) -> dict[str, Facts]:
+        self.noted |= self.devices.keys() - {*names}
+        return super().read_devices(names)
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        if len(self.noted) < 2 or name in self.devices:
             super().reserve(tree, name)

@@ -138,6 +138,38 @@ class FreeWhileOneIsGone(RackDriver):
                     card["state"] = "free"
 
 
+@wrong("reservation", "WHF-509")
+class FunctionsAreFreeWhileOneIsGone(RackDriver):
+    """Does not reserve the functions of a busy card while a card of the node is removed."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.most: dict[str, int] = {}
+
+    def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
+        node, count = card["node"], len(self.cards[card["node"]])
+        self.most[node] = max(count, self.most.get(node, 0))
+        super().reserve(tree, card, names if count == self.most[node] else names[:1])
+
+
+@wrong("reservation", "WHF-991")
+class ReservesFreeFunctionsAfterTwoRemovals(RackDriver):
+    """Reserves the functions of free cards when two cards were removed."""
+
+    removed = 0
+
+    def refresh(self) -> None:
+        before = {card["name"] for cards in self.cards.values() for card in cards}
+        super().refresh()
+        after = {card["name"] for cards in self.cards.values() for card in cards}
+        self.removed += len(before - after)
+
+    def describe_card(self, tree: ProviderTree, node: str, card: Facts) -> None:
+        super().describe_card(tree, node, card)
+        for function in self.functions(card) if self.removed > 1 else ():
+            tree.reserve(function, "two cards were removed")
+
+
 @wrong("reservation")
 class NotBusyIsClean(RackDriver):
     """Reports every card that is not busy as clean."""
