@@ -9,9 +9,10 @@ from typing import Final
 from wharfinger.conformance import clock_shift
 from wharfinger.conformance.busy_things import BusyThings
 from wharfinger.conformance.exceptions import Violation
+from wharfinger.conformance.growing import seconds_run
 from wharfinger.conformance.placement_diff import at_and_below, difference, is_reserved
 from wharfinger.conformance.rules import Level, Profile, rule
-from wharfinger.conformance.subject import Publishing, Subject, sound
+from wharfinger.conformance.subject import Publishing, Subject, as_contents, describe, sound
 from wharfinger.exceptions import WharfingerError
 
 #: Rounds of cycles in which a thing stays busy: at least, at most if the driver has no thread, and
@@ -28,8 +29,12 @@ _DAY: Final = 24 * _HOUR
 _LATER: Final = (_MINUTE, _HOUR, 7 * _HOUR, 7 * _HOUR, 2 * _DAY, 40 * _DAY)
 #: The first cycles after a busy thing was added or put back.
 _CYCLES: Final = 3
-#: The number of things that are busy at the same time.
+#: The number of things that are busy at the same time while the order matters.
 _AT_ONCE: Final = 3
+#: The most things that are busy at the same time, as a multiple of the harness's ``growth``.
+_TIMES: Final = 4
+#: Seconds after which the kit makes no further thing busy.
+_SHORT: Final = 0.5
 
 
 @rule(
@@ -85,7 +90,10 @@ def reserved_however_long(subject: Subject) -> None:
     after=("WHF-303", "WHF-403", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make three things busy and free in several orders; only busy things may be reserved."""
+    """Make three things busy and free in several orders; only busy things may be reserved.
+
+    Then make many things busy; all of them must be reserved.
+    """
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
         things = subject.harness.things()[:_AT_ONCE]
@@ -123,6 +131,28 @@ def each_for_itself(subject: Subject) -> None:
             busy.see(f"{things[-1]} is busy for {time_} time")
             busy.make_free(things[-1])
             busy.see(f"{things[-1]} is free for {time_} time")
+        _see_many_reserved(subject, publishing)
+
+
+def _see_many_reserved(subject: Subject, publishing: Publishing) -> None:
+    """Make as many things busy as the harness can in a moment; the driver must reserve each."""
+    harness = subject.harness
+    busy: list[str] = []
+    there = [*harness.things()]
+    began = seconds_run()
+    while len(busy) < _TIMES * harness.growth and seconds_run() - began < _SHORT:
+        thing = there.pop() if there else subject.add()
+        harness.make_busy(thing)
+        busy.append(thing)
+    described = describe(publishing.driver, subject.placement.contents())
+    for name in (name for thing in busy for name in at_and_below(as_contents(described), thing)):
+        one = described[name]
+        if one.provider.inventories and not (one.reservations or is_reserved(one.provider)):
+            raise Violation(
+                f"{len(busy)} things are busy; then the driver describes "
+                f"{difference({}, {name: one.provider})}",
+                f"all inventory of {name} reserved",
+            )
 
 
 @rule(

@@ -237,6 +237,16 @@ class ReservesTwice(MachinesDriver):
             super().reserve(tree, name)
 
 
+@mutant("WHF-509")
+class ReservesTenAtMost(MachinesDriver):
+    """Reserves only the first ten busy machines."""
+
+    def reserve(self, tree: ProviderTree, name: str) -> None:
+        busy = [one for one, facts in self.devices.items() if facts["busy"]]
+        if name in busy[:10]:
+            super().reserve(tree, name)
+
+
 @mutant("WHF-510")
 class OffersWhatIsNew(DevicesDriver):
     """Does not reserve a busy device in the first listing that has it."""

@@ -152,6 +152,16 @@ class FunctionsAreFreeWhileOneIsGone(RackDriver):
         super().reserve(tree, card, names if count == self.most[node] else names[:1])
 
 
+@wrong("reservation", "WHF-509")
+class FunctionsOfTenBusyCards(RackDriver):
+    """Reserves the functions of only the first ten busy cards."""
+
+    def reserve(self, tree: ProviderTree, card: Facts, names: Sequence[str]) -> None:
+        every = [one for cards in self.cards.values() for one in cards]
+        busy = [one["name"] for one in every if one["state"] != "free"]
+        super().reserve(tree, card, names if card["name"] in busy[:10] else names[:1])
+
+
 @wrong("reservation", "WHF-991")
 class ReservesFreeFunctionsAfterTwoRemovals(RackDriver):
     """Reserves the functions of free cards when two cards were removed."""
