@@ -22,8 +22,9 @@ from wharfinger.conformance.run_options import Asked
 _INTERVAL: Final = 0.05
 #: Seconds for a process to end after it has closed its pipe, or to write its stacks.
 _GRACE: Final = 1.0
-#: Seconds that the kit's own work in the process may take without a call to driver or harness.
-_OWN_TIME: Final = 600.0
+#: The least limit, in seconds, for the kit's own work between two calls. It waits for 9 s at most,
+#: on two processors with a load of 15, for a process that it has started.
+_OWN_TIME: Final = 60.0
 #: Lines of the process's output that a failure shows.
 _LINES: Final = 30
 #: The environment variable that marks the process and every process that it starts.
@@ -159,9 +160,14 @@ class RuleProcess:
         if self._clock.used > self._timeout:
             reason = f"no result after {self._timeout:g} s of the driver's time"
             raise self._lost(f"{reason}, in {self._clock.running}")
-        limit = _OWN_TIME if self._clock.is_in_kit else self._timeout
+        if self._clock.is_in_kit:
+            limit = max(self._timeout, _OWN_TIME)
+            reason = f"the kit has made no call for {limit:g} s: see what its threads wait for"
+        else:
+            limit = self._timeout
+            reason = f"{self._clock.running} has not returned for {limit:g} s"
         if self._clock.still > limit:
-            raise self._lost(f"{self._clock.running} has not returned for {limit:g} s")
+            raise self._lost(reason)
 
     def _end(self) -> str:
         try:

@@ -199,10 +199,7 @@ class _Guarded:
         return self._harness
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            value = getattr(self._harness, name)
-        except Exception as error:
-            raise _failed(name, error) from error
+        value = _guarded(name, lambda: getattr(self._harness, name), self._calls)()
         return _guarded(name, value, self._calls) if callable(value) else value
 
 

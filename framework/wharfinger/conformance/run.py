@@ -34,6 +34,7 @@ class Run:
             prefix="wharfinger-", ignore_cleanup_errors=True
         )
         self._process: RuleProcess | None = None
+        self._is_ready = False
         self._capabilities: Mapping[str, Any] = {}
         self._started = 0
         self._lost = 0
@@ -87,8 +88,8 @@ class Run:
             return Result(rule, Status.NOT_RUN, self._why_not)
         try:
             if self._process is None:
-                self._process = self._start()
-                self._capabilities = self._process.begin()
+                self._process, self._is_ready = self._start(), False
+                self._capabilities, self._is_ready = self._process.begin(), True
             return self._process.check(rule)
         except NotShown as error:
             self._kill()  # after NotShown, the process answers no more
@@ -97,7 +98,9 @@ class Run:
         except Lost as error:
             self._process = None
             self._lost += 1
-            if self._lost == _MOST_LOST:
+            if not self._is_ready:
+                self._why_not = "the process of the rules was lost before it was ready"
+            elif self._lost == _MOST_LOST:
                 self._why_not = f"the process of the rules was lost {_MOST_LOST} times"
             return self._failed(rule, error)
 

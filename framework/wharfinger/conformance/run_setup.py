@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +10,7 @@ from typing import Any, Final
 from hypothesis.configuration import set_hypothesis_home_dir
 
 from wharfinger.conformance.driver_clock import RunningCalls
+from wharfinger.conformance.driver_observer import calling
 from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.placement import RunPlacement
@@ -42,6 +43,9 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
         raise NotShown("no driver is named (--driver NAME)")
     with ExitStack() as stack:
         _silence(stack, directory)
+        # Before the harness, which may import the driver: a hang here is the driver's.
+        with calling("import", [calls]), suppress(DriverLoadError):  # the rules check this
+            loader.load(asked.driver)
         stack.enter_context(without_sync())
         with staying_open():
             placement = RunPlacement(EmbeddedPlacement(directory / "placement.sqlite"))
@@ -96,6 +100,7 @@ def _start_harness(
     calls.before_harness("__init__")
     kind = find_harness(driver)
     if kind is None:
+        calls.after_harness("__init__")
         return None
     own = directory / "harness"
     own.mkdir()

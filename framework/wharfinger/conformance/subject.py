@@ -304,7 +304,8 @@ class Subject:
         theirs.write_text(configuration)
         there.write_text(f"[DEFAULT]\nhost = {host}\nstate_path = {state}\n")
         options = conf.parse([str(file) for file in (theirs, *self.files()[1:], there)], [])
-        instance = driver_instance_loader.load(options, self.instance_name)
+        with calling("__init__", self.observers):
+            instance = driver_instance_loader.load(options, self.instance_name)
         observe(instance.driver, self.observers)
         with driver_instance_loader.connected(instance.driver):
             yield instance.driver

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -74,6 +75,42 @@ class UnbornDriver(ShelfDriver):
     def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
         super().__init__(conf, host, name)
         threading.Event().wait()
+
+
+class _EndlessNames(list[str]):
+    """Hangs when the caller reads the names."""
+
+    def __iter__(self) -> Iterator[str]:
+        threading.Event().wait()
+        return super().__iter__()
+
+
+class EndlessDriver(ShelfDriver):
+    """Returns a list of nodes that hangs when the framework reads it."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        return _EndlessNames(["shelf"])
+
+
+class _PartingNames(list[str]):
+    """Ends the process with the exit code 0 when the caller reads the names."""
+
+    def __iter__(self) -> Iterator[str]:
+        os._exit(0)
+
+
+class PartingDriver(ShelfDriver):
+    """Returns a list of nodes that ends the process when the framework reads it."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        return _PartingNames(["shelf"])
+
+
+def __getattr__(name: str) -> object:
+    """Hang while the loader imports the driver "asleep"."""
+    if name == "asleep":
+        threading.Event().wait()
+    raise AttributeError(name)
 
 
 class LeavingDriver(MachinesDriver):

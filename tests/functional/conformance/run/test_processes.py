@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.lab.conformance.running import Authors, Kit, Processes
+from wharfinger.conformance import rule_process
 from wharfinger.conformance.rule_runner import Status
 from wharfinger.conformance.rules import Profile, all_rules
 from wharfinger.conformance.run import Run
@@ -68,12 +69,46 @@ def test_rule_without_a_result_fails_and_others_are_checked(
 
 
 def test_driver_that_ends_every_process_ends_the_run(authors: Authors) -> None:
-    with Run(asked("unborn", timeout=0.5)) as run:
-        results = [run.check(RULES[id]) for id in ("WHF-101", "WHF-102", "WHF-103", "WHF-201")]
+    with Run(asked("parting")) as run:
+        results = [run.check(RULES[id]) for id in ("WHF-903", "WHF-904", "WHF-103", "WHF-101")]
 
     assert [one.status for one in results] == [Status.FAILED] * 3 + [Status.NOT_RUN]
-    assert "in the driver's __init__" in results[0].found
+    assert results[0].found == "the process ended with exit code 0 in the kit"
     assert results[3].found == "the process of the rules was lost 3 times"
+
+
+@pytest.mark.drawn(1)
+@pytest.mark.parametrize(
+    ("driver", "found", "why_not"),
+    [
+        (
+            "asleep",
+            "no result after 1 s of the driver's time, in the driver's import",
+            "the process of the rules was lost before it was ready",
+        ),
+        (
+            "unborn",
+            "no result after 1 s of the driver's time, in the driver's __init__",
+            "the process of the rules was lost before it was ready",
+        ),
+        (
+            "endless",
+            "the kit has made no call for 10 s: see what its threads wait for",
+            "WHF-101 is not kept",
+        ),
+    ],
+)
+def test_driver_that_hangs_outside_its_methods_fails(
+    driver: str, found: str, why_not: str, authors: Authors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule_process, "_OWN_TIME", 10.0)
+    with Run(asked(driver, timeout=1)) as run:
+        results = [run.check(RULES[id]) for id in ("WHF-101", "WHF-102")]
+
+    assert [one.status for one in results] == [Status.FAILED, Status.NOT_RUN]
+    assert results[0].found == found
+    assert "in __iter__" in results[0].details or driver != "endless"
+    assert results[1].found == why_not
 
 
 def test_hanging_harness_is_no_verdict_on_the_driver(authors: Authors) -> None:
