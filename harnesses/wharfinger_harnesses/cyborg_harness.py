@@ -15,6 +15,7 @@ from wharfinger_harnesses.daemons import LabError
 from wharfinger_harnesses.service_harness import ServiceHarness
 
 HOST: Final = "conformance-fpga-host"
+_SECOND: Final = "second-fpga-host"
 _ROOT: Final = str(uuid5(NAMESPACE_URL, HOST))
 _REGION: Final = "r0"
 #: The function of each FPGA after a reset.
@@ -46,8 +47,8 @@ class CyborgHarness(ServiceHarness):
     """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
 
     The GPU is never removed, since the driver takes an empty list of devices for an error. There is
-    no ``change``, since Cyborg does not update a device that it has published. There is no
-    ``second_host``, since the driver publishes all hosts of a Cyborg.
+    no ``change``, since Cyborg does not update a device that it has published. The
+    second host has a Cyborg of its own, since the driver publishes all hosts of a Cyborg.
     """
 
     growth = 16
@@ -96,6 +97,14 @@ class CyborgHarness(ServiceHarness):
 
     def configuration(self, instance: str) -> str:
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
+
+    def second_host(self, instance: str) -> str:
+        """Start a Cyborg with equal devices on another host, and return its configuration."""
+        self._have_root(_SECOND)
+        parts = [*map(_part, range(1 + _FPGAS))]
+        second = Cyborg(self.placement.url, host=_SECOND, hardware=parts)
+        self._open.enter_context(second)
+        return _CONFIGURATION.format(instance=instance, url=second.url)
 
     def things(self) -> Sequence[str]:
         return [_thing(found) for found in self._cyborg.hardware() if found != _GPU]
@@ -210,13 +219,14 @@ class CyborgHarness(ServiceHarness):
     def _described(self, thing: str) -> Part:
         return self._cyborg.deployable(self._device(thing)["bus"], _REGION)
 
-    def _have_root(self) -> None:
-        if not self.placement.client.list_providers(name=HOST):
-            made = self.placement.client.create_provider(_ROOT, HOST, None)
+    def _have_root(self, host: str = HOST) -> None:
+        if not self.placement.client.list_providers(name=host):
+            root = str(uuid5(NAMESPACE_URL, host))
+            made = self.placement.client.create_provider(root, host, None)
             generation = self.placement.client.set_inventories(
-                _ROOT, made.generation, {"VCPU": Inventory(total=8, max_unit=8)}
+                root, made.generation, {"VCPU": Inventory(total=8, max_unit=8)}
             )
-            self.placement.client.set_traits(_ROOT, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
+            self.placement.client.set_traits(root, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
 
 
 def _kind(number: int) -> int:

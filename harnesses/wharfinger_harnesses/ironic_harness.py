@@ -19,6 +19,8 @@ from wharfinger_harnesses.service_harness import ServiceHarness
 _COUNT: Final = 3
 _TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
 _CLASSES: Final = ("baremetal.gold", "baremetal.silver")
+#: The conductor group of the second host. The first host has the default group.
+_SECOND: Final = "second"
 #: The age of an unchanged node's last update, and the difference to that of the next node. A change
 #: feed may take a node for changed that was updated a few seconds before the latest one.
 _REST: Final = timedelta(hours=1)
@@ -31,8 +33,8 @@ class IronicHarness(ServiceHarness):
     """Nodes of a real Ironic, which the driver reaches through a proxy.
 
     A busy node is being cleaned, in the state "clean wait". There is no ``use``, since an instance
-    uses a whole node, and the driver then reserves the node. There is no ``second_host``, since
-    each host publishes all nodes of an Ironic.
+    uses a whole node, and the driver then reserves the node. Each host publishes the nodes of one
+    conductor group.
     """
 
     patience = 2.0 * _TIMEOUT
@@ -42,6 +44,7 @@ class IronicHarness(ServiceHarness):
         super().__init__(directory, placement)
         self._removed: dict[str, Row] = {}
         self._numbered = 0
+        self._others: list[str] = []
 
     def start(self) -> None:
         """Start an Ironic, and create a node; all other nodes are copies."""
@@ -60,18 +63,28 @@ class IronicHarness(ServiceHarness):
         self._ironic.clear_goes()
         self._removed.clear()
         self._numbered = 0
+        self._others = []
         self.grow(_COUNT)
 
     def configuration(self, instance: str) -> str:
+        return self._configuration(instance, "")
+
+    def second_host(self, instance: str) -> str:
+        """Add two nodes to another conductor group, and return the configuration for this group."""
+        self._others = self._make([datetime.now(UTC)] * 2, conductor_group=_SECOND)
+        return self._configuration(instance, _SECOND)
+
+    def _configuration(self, instance: str, group: str) -> str:
         return f"""\
 [{instance}]
 auth_type = none
 endpoint = {self._proxy.url}
 timeout = {_TIMEOUT}
+conductor_group = {group}
 """
 
     def things(self) -> Sequence[str]:
-        return self._ironic.rows.uuids()
+        return [uuid for uuid in self._ironic.rows.uuids() if uuid not in self._others]
 
     def add(self) -> str:
         """Add a node that has just become available."""
@@ -83,7 +96,7 @@ timeout = {_TIMEOUT}
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
 
-    def _make(self, updated: Sequence[datetime]) -> list[str]:
+    def _make(self, updated: Sequence[datetime], **columns: str) -> list[str]:
         numbers = range(self._numbered + 1, self._numbered + len(updated) + 1)
         self._numbered += len(updated)
         uuids = [str(UUID(int=number, version=4)) for number in numbers]
@@ -95,6 +108,7 @@ timeout = {_TIMEOUT}
                     "name": f"node-{number}",
                     "resource_class": _CLASSES[number % len(_CLASSES)],
                     "updated_at": _in_database(then),
+                    **columns,
                 }
                 for uuid, number, then in zip(uuids, numbers, updated, strict=True)
             ],

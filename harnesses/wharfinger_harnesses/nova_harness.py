@@ -25,7 +25,10 @@ _FILE: Final = "nodes.json"
 
 
 class NovaHarness(Harness):
-    """Nodes of nova's fake driver, each with a child provider. A busy node is fully reserved."""
+    """Nodes of nova's fake driver, each with a child provider. A busy node is fully reserved.
+
+    There is no ``second_host``, since all driver instances of a process share nova's configuration.
+    """
 
     patience = 2.0 * _TIMEOUT
 
