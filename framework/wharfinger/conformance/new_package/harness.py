@@ -133,9 +133,11 @@ class FleetHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Add slots to a machine."""
-        self.machines[thing]["slots"] += 16
-        self.machines[thing]["free_slots"] += 16
+        """Add slots and a trait to a machine."""
+        one = self.machines[thing]
+        one["slots"] += 16
+        one["free_slots"] += 16
+        one["traits"].append(f"CUSTOM_SLOTS_{one['slots']}")
 
     def use(self, thing: str) -> None:
         """Let a consumer use one slot of a machine."""
