@@ -9,6 +9,8 @@ from wharfinger.providers import Provider
 
 #: The rule that the driver publishes the backend's figures at its start.
 FIGURES = "WHF-221"
+#: Why it is unproven that the driver does not confuse things.
+ALL_ALIKE = "all things of the harness have the same figures and traits, and it has no change"
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:

@@ -13,6 +13,9 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.providers import DesiredProvider
 from wharfinger.reconcile import driver_calls
 
+#: Why it is unproven that the feed names a change.
+NO_CHANGE: Final = "the harness can neither make a thing busy nor change it (change)"
+
 
 class Follower:
     """Keeps the descriptions of a driver's providers up to date by listings and polls.
@@ -93,7 +96,7 @@ class Changes:
         self._is_busy: Final = can_be_busy(subject)
         self._before: dict[str, DesiredProvider] = {}
         if not self._is_busy and not subject.can("change"):
-            raise Unproven("the harness can neither make a thing busy nor change it (change)")
+            raise Unproven(NO_CHANGE)
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
         """Change a thing. ``before`` is its description until now, for ``is_seen``."""

@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.lab.conformance.examining import Examiner
-from tests.lab.conformance.harnesses import DevicesHarness, WorldHarness
+from tests.lab.conformance.harnesses import DevicesHarness, OlderWorldHarness, WorldHarness
 from tests.lab.conformance.honest import MachinesDriver
+from tests.lab.conformance.world import Device
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import OldLayout, Placement
+from wharfinger.conformance.harness import COMMON_FAULTS, Expected, Harness, OldLayout, Placement
 from wharfinger.conformance.rule_runner import Examination, Result, Status
 from wharfinger.conformance.rules import Level, Profile, Rule, all_rules
 from wharfinger.conformance.subject import Subject
@@ -132,6 +133,59 @@ def test_reshape_without_uses_of_the_harness_is_unproven(examiner: Examiner) -> 
 
     assert result.status is Status.UNPROVEN
     assert "(uses)" in result.found
+
+
+class OnlyCommonFaults(WorldHarness):
+    """A harness that injects only the faults that every harness can."""
+
+    faults = COMMON_FAULTS
+
+
+class ExpectsNothing(WorldHarness):
+    """A harness whose ``expected`` is empty."""
+
+    def expected(self) -> Mapping[str, Expected]:
+        """Return nothing."""
+        return {}
+
+
+class AllAlike(WorldHarness):
+    """A harness whose machines are alike, and that does not change one."""
+
+    change = Harness.change
+
+    def reset(self) -> None:
+        """Give all machines the figures of the first one."""
+        super().reset()
+        self.world.devices = dict.fromkeys(self.world.devices, Device())
+
+    def add(self) -> str:
+        """Add a machine with the same figures."""
+        name = super().add()
+        self.world.devices[name] = Device()
+        return name
+
+
+@pytest.mark.parametrize(
+    ("id", "kind", "found"),
+    [
+        ("WHF-221", ExpectsNothing, "expected returns nothing for machine-0"),
+        ("WHF-221", AllAlike, "all things of the harness have the same figures"),
+        ("WHF-311", OlderWorldHarness, "the harness has no second_host"),
+        ("WHF-314", OlderWorldHarness, "the harness has no use"),
+        ("WHF-404", AllAlike, "all things of the harness have the same figures"),
+        ("WHF-917", OnlyCommonFaults, "LATE"),
+    ],
+)
+def test_rule_that_is_checked_only_in_part_is_unproven(
+    id: str, kind: type[WorldHarness], found: str, examiner: Examiner
+) -> None:
+    (rule,) = (one for one in all_rules() if one.id == id)
+    with with_harness(kind, examiner) as examination:
+        result = examination.check(rule)
+
+    assert result.status is Status.UNPROVEN, result
+    assert found in result.found
 
 
 class NeverBusy(WorldHarness):

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.expected_figures import see_as_expected
+from wharfinger.conformance.exceptions import Unproven, Violation
+from wharfinger.conformance.expected_figures import ALL_ALIKE, see_as_expected
 from wharfinger.conformance.placement_diff import (
     Contents,
     at_and_below,
@@ -145,6 +145,16 @@ def not_renumbered(subject: Subject) -> None:
             after = publishing.settle()
             if after != before:
                 raise Violation(difference(before, after), "no difference")
+    if not subject.can("change") and _are_alike(before, things):
+        raise Unproven(ALL_ALIKE)
+
+
+def _are_alike(contents: Contents, things: Sequence[str]) -> bool:
+    first, *others = (
+        [(contents[name].inventories, contents[name].traits) for name in its]
+        for its in (at_and_below(contents, thing) for thing in things)
+    )
+    return all(one == first for one in others)
 
 
 def see_removed(

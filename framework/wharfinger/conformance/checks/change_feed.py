@@ -10,8 +10,8 @@ from functools import partial
 from typing import Final
 
 from wharfinger.conformance.cost import processor_time_of, takes_quadratic_time
-from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.feed_follower import Changes, Follower, soon
+from wharfinger.conformance.exceptions import Unproven, Violation
+from wharfinger.conformance.feed_follower import NO_CHANGE, Changes, Follower, soon
 from wharfinger.conformance.growing import seconds_run, sizes
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents, difference, is_reserved
@@ -119,9 +119,9 @@ def feeds(subject: Subject) -> None:
         elif before[thing].parent_uuid is not None:
             new = subject.add()
             see(lambda now: new in now, f"+ {new}")
-        else:
-            raise NotShown("the harness can make no change that a feed would have to name")
     _see_named_nodes_as_now(subject)
+    if not harness.busy.supported and not subject.can("change"):
+        raise Unproven(NO_CHANGE)
 
 
 def _see_named_nodes_as_now(subject: Subject) -> None:
@@ -455,7 +455,7 @@ def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
 def feeds_from_the_first_mark(subject: Subject) -> None:
     """Change a thing before the first listing, and one after it; polls must show both changes.
 
-    If the harness can delay answers, change things during polls, too.
+    Change things during polls, too, which needs the fault LATE.
     """
     changes = Changes(subject)
     subject.harness.grow(2)
@@ -471,8 +471,9 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             _see_changes(
                 follower, changes, [early, late], "things have changed after the first mark"
             )
-    if subject.can(Fault.LATE):
-        _see_changes_during_polls(subject, changes)
+    if not subject.can(Fault.LATE):
+        raise Unproven("the harness does not inject the fault LATE")
+    _see_changes_during_polls(subject, changes)
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:

@@ -6,8 +6,13 @@ from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
 from wharfinger.conformance.checks.stability import see_nothing_done
-from wharfinger.conformance.exceptions import Violation
-from wharfinger.conformance.expected_figures import FIGURES, see_as_expected, see_figures
+from wharfinger.conformance.exceptions import Unproven, Violation
+from wharfinger.conformance.expected_figures import (
+    ALL_ALIKE,
+    FIGURES,
+    see_as_expected,
+    see_figures,
+)
 from wharfinger.conformance.placement_diff import (
     Contents,
     at_and_below,
@@ -37,10 +42,25 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``."""
+    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``.
+
+    If all things are alike, change one, and compare again.
+    """
+    harness = subject.harness
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
         publishing.restart()
+        see_figures(subject, publishing.settle())
+        expected = harness.expected()
+        for thing in harness.things():
+            if thing not in expected:
+                raise Unproven(f"the harness's expected returns nothing for {thing}")
+        first, *others = expected.values()
+        if any(one != first for one in others):
+            return
+        if not subject.can("change"):
+            raise Unproven(ALL_ALIKE)
+        harness.change(harness.things()[0])
         see_figures(subject, publishing.settle())
 
 
@@ -129,7 +149,7 @@ def counts_what_is_used(subject: Subject) -> None:
             subject.placement.allocate(_CONSUMER, parts)
         _see_nothing_changes(subject, publishing, before)
         if not subject.can("use"):
-            return
+            raise Unproven("the harness has no use")
         for thing in {*(subject.harness.things()[index] for index in (0, -1))}:
             subject.harness.use(thing)
             _see_nothing_changes(subject, publishing, before)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from wharfinger.conformance.device_function import UNKNOWN, held_function
-from wharfinger.conformance.exceptions import NotShown, Violation
+from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
 from wharfinger.conformance.harness import Fault
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, Profile, rule
@@ -60,15 +60,16 @@ def says_what_is_held(subject: Subject) -> None:
                     _see(text, "second", second, uuid, (function,))
             _see_no_echo(second, thing, uuid, image)
         subject.begin()
-        if thing not in subject.harness.things():
-            return
-        with subject.driver() as third:
-            is_same = uuid_of(subject, third, thing) == uuid
-            _, absent = subject.harness.image(thing)
-            for driver in (first, third) if is_same else ():
-                _see_another(
-                    f"{thing} after a reset of the backend", held_function(driver, uuid), absent
-                )
+        if thing in subject.harness.things():
+            with subject.driver() as third:
+                is_same = uuid_of(subject, third, thing) == uuid
+                _, absent = subject.harness.image(thing)
+                for driver in (first, third) if is_same else ():
+                    _see_another(
+                        f"{thing} after a reset of the backend", held_function(driver, uuid), absent
+                    )
+    if other == function:
+        raise Unproven("the harness's image returns the same function twice for one thing")
 
 
 @rule(

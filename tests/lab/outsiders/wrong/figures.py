@@ -1,13 +1,18 @@
 """Drivers that publish wrong amounts or traits. Each docstring says what is wrong."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from oslo_config import cfg
 
 from tests.lab.outsiders.host import UNITS, HostDriver
 from tests.lab.outsiders.rack import Facts, RackDriver
+from tests.lab.outsiders.rack_harness import RackHarness
+from tests.lab.outsiders.rack_service import Card
 from tests.lab.outsiders.wrong import wrong
+from wharfinger.conformance.new_package.driver import FleetDriver, Machine
+from wharfinger.conformance.new_package.harness import FleetHarness
 from wharfinger.providers import ProviderTree
 
 
@@ -85,6 +90,33 @@ class FirstTraitsStay(RackDriver):
     def card_traits(self, uuid: str, card: Facts) -> set[str]:
         model = self.first.setdefault(card["name"], card["area"])
         return super().card_traits(uuid, {**card, "area": model})
+
+
+class AlikeHarness(RackHarness):
+    """Serves cards that all have the same area until one is changed."""
+
+    def new_card(self, node: str, slot: int) -> Card:
+        return Card(node, slot, area=100)
+
+
+@wrong("figures", "WHF-221", harness=AlikeHarness)
+class ConstantTotalOfAlikeCards(ConstantTotal):
+    """Publishes the same area for every card, and at first all cards have this area."""
+
+
+@wrong("figures", "WHF-313", harness=FleetHarness)
+class TraitsOnce(FleetDriver):
+    """Publishes the traits that it read first for a machine, even after a change."""
+
+    def __init__(self, conf: cfg.ConfigOpts, host: str, name: str) -> None:
+        super().__init__(conf, host, name)
+        self.first: dict[str, Sequence[str]] = {}
+
+    def _fetch(self) -> list[Machine]:
+        return [
+            replace(one, traits=self.first.setdefault(one.name, one.traits))
+            for one in super()._fetch()
+        ]
 
 
 @wrong("figures", "WHF-221")
