@@ -122,9 +122,9 @@ class AllocationClaims:
     ) -> Claimed:
         """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
-        Return the instance with its allocations. Without a ``uuid``, create a new instance. If the
-        instance is already claimed, change nothing. If its claim was interrupted, complete the
-        claim.
+        Return the instance with its allocations. Create the instance if no instance has the
+        ``uuid``. If the instance is already claimed, change nothing. If its claim was interrupted,
+        complete the claim.
 
         Raises NoCandidates, InvalidRequest, DeviceProfileError and RequestFilterError, after which
         a new instance does not exist. Raises AllocationRefused, for example if the instance has

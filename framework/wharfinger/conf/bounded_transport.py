@@ -120,7 +120,7 @@ class BoundedTransport(TCPKeepAliveAdapter):
 
 
 def bound(session: Session, limit: int, section: str) -> None:
-    """Let a session use a BoundedTransport with this limit in MiB, and this section."""
+    """Limit each answer to a session to ``limit`` MiB. Errors name the ``section``."""
     transport = BoundedTransport(limit, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

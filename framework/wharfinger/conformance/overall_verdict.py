@@ -10,7 +10,7 @@ from wharfinger.conformance.rules import Level, Profile, Rule
 
 
 class Word(StrEnum):
-    """The text of a verdict."""
+    """The overall verdicts, as printed."""
 
     CONFORMS = "CONFORMS"
     #: Each broken MUST rule is a declared known failure.

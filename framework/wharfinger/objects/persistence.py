@@ -238,7 +238,8 @@ class KeptObject(RowObject):
             raise InvalidObject(
                 subject=self.subject,
                 problem=f"its {self.KEY} has changed, but identifies its row in the database.",
-                remedy="Create another object, and destroy this one.",
+                remedy=f"Do not change it. Create an object with the new {self.KEY}; then read the "
+                "old object again, and destroy it.",
             )
         return self.key
 

@@ -1,1 +1,1 @@
-"""The schema versions, in the order of their numbers."""
+"""The migrations of the schema: one module for each version."""
