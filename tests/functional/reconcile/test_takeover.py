@@ -256,6 +256,8 @@ def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
         "instance": "scripted",
         "other": "scripted",
         "host": HOST,
+        "remedy": "Configure only one of the two hosts to list the node. This host takes the node "
+        f"over when {HOST} no longer lists the node, or when the service of {HOST} is down.",
     }
     report(far)
     assert hosts(near) == {"cn": HOST, "stays": HOST, "new": FAR}
