@@ -1,5 +1,6 @@
 """Mutants that change their process, log, print, sleep or leak (WHF-81x)."""
 
+import ctypes
 import functools
 import logging
 import os
@@ -275,6 +276,15 @@ class KeepsEachPoll(DevicesDriver):
     def news(self, since: str) -> tuple[set[str], str]:
         self._noted(time.time())
         return super().news(since)
+
+
+@mutant("WHF-816")
+class ForgetsACopy(DevicesDriver):
+    """Lets the C library copy 100 kB in each listing, and never frees the copy."""
+
+    def refresh(self) -> None:
+        super().refresh()
+        ctypes.CDLL(None).strdup(b"x" * 100_000)
 
 
 @mutant("WHF-817")

@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import contextlib
+import ctypes
 import decimal
 import faulthandler
 import gc
@@ -440,6 +441,15 @@ class KeepsEveryChange(RackDriver):
         changed, mark = super().changed_nodes(since)
         self.changes += [self.cards[node] for node in changed]
         return changed, mark
+
+
+@wrong("process", "WHF-816", apart=True)
+class KeepsErrorsInALibrary(RackDriver):
+    """Lets the C library allocate 50 kB for each failed request, and never frees the memory."""
+
+    def failed(self, operation: str, error: Exception) -> Exception:
+        ctypes.CDLL(None).strdup(str(error).ljust(50_000).encode())
+        return super().failed(operation, error)
 
 
 @wrong("process", "WHF-801")
