@@ -101,7 +101,7 @@ class Cyborg(OpenStackService):
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """Return one deployable of a device; raise LabError if Cyborg does not know it."""
+        """Return the deployable ``name`` of a device; raise LabError if Cyborg lacks it."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:

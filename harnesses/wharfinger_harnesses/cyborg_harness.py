@@ -230,7 +230,7 @@ class CyborgHarness(ServiceHarness):
 
 
 def _kind(number: int) -> int:
-    """Return the number of the first device of this kind: 0 (GPU), 1 (odd) or 2 (even)."""
+    """Return the index in ``_models`` for a device's number: 0 (GPU), 1 (odd) or 2 (even)."""
     return number and 2 - number % 2
 
 

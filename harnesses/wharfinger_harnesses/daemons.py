@@ -85,7 +85,7 @@ class Daemon(fixtures.Fixture):
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
-        """Set up the fixture; raise a LabError as it is."""
+        """Set up the fixture; raise a LabError itself, not MultipleExceptions."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:

@@ -10,7 +10,7 @@ from wharfinger.conformance.harness import Fault
 
 _HANDLES: Final = (libvirt.virConnect, libvirt.virNodeDevice, libvirt.virDomain)
 _NO_CALLS: Final = frozenset({"close", "name"})
-#: Methods that return XML. HALF and STALE change only the answers of these.
+#: Methods that return XML: HALF, STALE and MISSING need one of these.
 _XML: Final = frozenset({"XMLDesc"})
 
 

@@ -138,7 +138,7 @@ class LibvirtHarness(Harness):
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
 
-        HALF, STALE and MISSING change only the XML of a device or domain.
+        On a call without XML, STALE has no effect, and HALF and MISSING are like RAISE.
         """
         self._calls.expect(at, fault)
 

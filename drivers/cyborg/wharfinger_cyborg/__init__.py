@@ -1,1 +1,1 @@
-"""The Cyborg driver: it publishes the accelerators that a Cyborg manages."""
+"""The Cyborg driver: it overlays or publishes the accelerators that a Cyborg manages."""

@@ -119,7 +119,7 @@ class Cyborg:
         return found
 
     def find(self, uuid: str) -> Deployable | None:
-        """Read one deployable; return None if Cyborg answers that it does not exist."""
+        """Read a deployable by its own uuid; return None if Cyborg answers that it has none."""
         operation = f"asking for deployable {uuid}"
         answer = self._answer(operation, f"/deployables/{uuid}")
         if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
@@ -129,7 +129,7 @@ class Cyborg:
         return one
 
     def deployable(self, uuid: str) -> Deployable:
-        """Read one deployable; raises BackendError if it does not exist."""
+        """Read a deployable by its own uuid; raises BackendError if it does not exist."""
         operation = f"looking up deployable {uuid}"
         one = self._get(operation, f"/deployables/{uuid}", Deployable)
         self._check(operation, one)

@@ -16,10 +16,10 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Publish each deployable of Cyborg as a child provider of its host's root provider.
+    """Overlay or publish each deployable of Cyborg, as a child of its host's root provider.
 
-    The root provider belongs to nova. With publish = overlay, Cyborg itself publishes the child
-    providers, and the driver only adds data to them.
+    The root provider belongs to nova. With publish = overlay, the default, Cyborg itself publishes
+    the child providers, and the driver only adds data to them.
     """
 
     capabilities = Capabilities(
@@ -160,7 +160,8 @@ class CyborgDriver(ComputeDriver):
         if uuid not in self._host_by_provider and self._updated_hosts >= hosts:
             return (
                 f"its resource provider {uuid} is below none of {', '.join(sorted(hosts))}. If the "
-                "provider is gone, Cyborg creates it again when it discovers the device again"
+                "provider is gone, Cyborg creates it again after one report of its agent without "
+                "the device, and another with it"
             )
         return None
 

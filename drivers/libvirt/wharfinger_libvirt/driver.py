@@ -146,8 +146,8 @@ class LibvirtDriver(ComputeDriver):
     ) -> None:
         """Publish the root provider unless nova does, and a child provider for each device.
 
-        vGPUs in the root provider's inventory have to move to the devices: without ``allocations``,
-        this raises ReshapeNeeded. Raises BackendError.
+        vGPUs in the inventory of a root provider that this driver publishes move to the devices:
+        without ``allocations``, this raises ReshapeNeeded. Raises BackendError.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -260,7 +260,7 @@ class LibvirtDriver(ComputeDriver):
             provider_tree.update_inventory(uuid, {})
 
     def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
-        """Return a provider's published inventories of enabled mdev types, with reserved = 0."""
+        """Return a provider's published inventories of mdev types' classes, with reserved = 0."""
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}

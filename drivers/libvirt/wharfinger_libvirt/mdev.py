@@ -36,8 +36,8 @@ def shares(
 ) -> list[Share]:
     """Return a share for each device with an enabled type, sorted by PCI address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if no
-    device offers a type, or if a configured device does not.
+    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if a
+    type is offered by no device, or not by a device that its section names.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)

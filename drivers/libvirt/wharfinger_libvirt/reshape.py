@@ -16,9 +16,10 @@ from wharfinger_libvirt.nodedev import Mdev
 class Move:
     """Move of a resource class from the root provider to the devices that offer it now.
 
-    ``devices`` has the mdevs of each device, by provider uuid, in the order in which the devices
-    are filled. ``other_types`` are the mdev types of other classes. ``instances`` has the instance
-    of each consumer that is a migration. ``driver`` is the driver instance, for errors.
+    ``devices`` has the share of each device, by provider uuid, in the order in which the devices
+    are filled. ``other_types`` are the enabled mdev types with another resource class.
+    ``instances`` has the instance of each consumer that is a migration. ``driver`` is the driver
+    instance, for errors.
     """
 
     driver: str
@@ -49,7 +50,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield (provider uuid, mdev) for each mdev on the devices, without ``other_types``."""
+        """Yield (provider uuid, mdev) for each mdev on ``devices`` with none of ``other_types``."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")
