@@ -62,7 +62,7 @@ class Condition:
 
 
 def connect(conf: Options) -> Context:
-    """Open the configured database; raises ConfigurationError, StateError.
+    """Return a context with the configured database; raises ConfigurationError, StateError.
 
     The SQLite file, which is the default, is created or upgraded if needed.
     """
@@ -71,9 +71,9 @@ def connect(conf: Options) -> Context:
 
 
 def local(directory: Path, host: str) -> Context:
-    """Open the SQLite file in a state directory, created or upgraded if needed; raises StateError.
+    """Return a context with the SQLite file in a state directory; raises StateError.
 
-    ``host`` is the name of the service host.
+    The file is created or upgraded if needed. ``host`` is the name of the service host.
     """
     return Context(Database(_url(directory), directory=directory, host=host, managed=True))
 

@@ -64,7 +64,7 @@ class Takeover(WharfingerObject):
         """Assign everything to the new driver instance in one transaction, or nothing.
 
         Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed;
-        its ``keys`` are the uuids of these nodes and providers.
+        its ``keys`` are the uuids of the affected nodes and providers.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -99,7 +99,10 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Yield the uuids of the nodes whose host is in ``down_hosts``, but up."""
+        """Yield the uuids of the nodes of each host of ``down_hosts`` that is up.
+
+        For a host with none of ``nodes``, yield the uuids of all nodes and providers.
+        """
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
         for host, row in held.items():

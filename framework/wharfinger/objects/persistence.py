@@ -223,7 +223,7 @@ class KeptObject(RowObject):
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
 
     def _sole(self) -> Sole | None:
-        """Return a condition for adding the row, or None."""
+        """Return the condition under which ``create`` may add the row, or None."""
         return None
 
     def _created(self) -> None:
@@ -238,8 +238,8 @@ class KeptObject(RowObject):
             raise InvalidObject(
                 subject=self.subject,
                 problem=f"its {self.KEY} has changed, but identifies its row in the database.",
-                remedy=f"Do not change it. Create an object with the new {self.KEY}; then read the "
-                "old object again, and destroy it.",
+                remedy="Do not change it. Read the object again and destroy it; then create one "
+                f"with the new {self.KEY}.",
             )
         return self.key
 
@@ -280,7 +280,7 @@ class RowList(base.ObjectList[_Row]):
                 raise InvalidObject(
                     subject=f"a list of {cls.KIND.obj_name()}",
                     problem=f"the list cannot be filtered by {shown(name)}.",
-                    remedy="Filter by a field that has a single value, such as uuid.",
+                    remedy=f"Filter by a field that has a single value, such as {cls.KIND.KEY}.",
                 )
         try:
             where = {name: cls.KIND._wanted(name, value) for name, value in filters.items()}

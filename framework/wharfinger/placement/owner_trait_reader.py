@@ -1,4 +1,4 @@
-"""Reads which owner traits exist in Placement."""
+"""Reads which owner traits Placement knows, and which providers have them."""
 
 import threading
 from typing import Final
@@ -12,7 +12,7 @@ _PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
 
 
 def find(client: PlacementClient) -> frozenset[str]:
-    """Return all owner traits in Placement."""
+    """Return all owner traits that Placement knows, even if no provider has them."""
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 

@@ -1,6 +1,6 @@
 """Reads the trees of a driver instance in Placement, in as few requests as possible.
 
-Only providers with a new generation are read.
+Traits, aggregates and inventories are read only of providers with a new generation.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -108,7 +108,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the uuids of the parents of providers in a root's tree but not in ``live``."""
+        """Return the parents' uuids of the providers in a root's tree that ``live`` lacks."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)

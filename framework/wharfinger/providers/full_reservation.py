@@ -74,7 +74,10 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes whose figure to restore is not the same in all records of one provider."""
+    """Return the classes for which the records of one provider differ in the figure to restore.
+
+    Each record is that of another driver instance or host.
+    """
     return frozenset(
         name
         for record in records

@@ -106,7 +106,7 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether a child, which an operator has detached, stays a root for now."""
+        """Return whether a child that an operator has detached stays a root in this cycle."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven_record(self, uuid: str) -> Record:
@@ -171,9 +171,9 @@ class TreeDraft:
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
-        """Keep an absent provider, and store its ``absence``.
+        """Store the ``absence`` of an absent provider, which stays for now.
 
-        With a ``reason``, the provider is fully reserved for this reason.
+        With a ``reason``, fully reserve the provider for it; otherwise plan no change of it.
         """
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)

@@ -105,7 +105,7 @@ class Record:
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories as our reshape should have left them; {} after a later read."""
+        """Return the inventories that our reshape should have left; {} if read again since."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property

@@ -189,7 +189,7 @@ def _leave_others(draft: TreeDraft) -> None:
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether the record of a provider is needed after the provider is gone.
+    """Return whether the record is needed of a gone child below another program's root.
 
     If the device comes back, its new provider gets the uuid and reservations of the former one.
     """

@@ -52,9 +52,9 @@ class Asked:
 class ExtraSpec:
     """One extra spec, or several with the same values and the same meaning.
 
-    ``asks`` has the request of each value; other values request nothing. If ``only_with`` is set,
-    the extra spec counts only if that other extra spec requests something, and ``default`` is its
-    value if the flavor lacks the key. ``says`` describes the extra spec.
+    ``asks`` has the request of each value; other values request nothing. ``default`` is the value
+    if the flavor lacks the extra spec. If ``only_with`` is set, the extra spec counts only if that
+    other extra spec requests something. ``says`` describes the extra spec.
     """
 
     keys: tuple[str, ...]

@@ -151,10 +151,10 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return which of these full reservations a driver instance has made, by provider uuid.
+    """Return a Reserved without a reason for each provider that a driver instance reserves.
 
-    ``classes`` are fully reserved resource classes by provider uuid. Raises ObjectError,
-    StateError.
+    ``classes`` (fully reserved resource classes) and the result are by provider uuid. Raises
+    ObjectError, StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -167,10 +167,10 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """Return the details with all reservations, and the classes that other programs reserve.
+    """Return the details with the reservations in the database.
 
-    Without a ``context``, each full reservation counts as one of other programs. Raises
-    ObjectError, StateError.
+    A provider without one gets the classes that other programs fully reserve. If ``context`` is
+    None, these are all fully reserved classes. Raises ObjectError, StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}

@@ -77,7 +77,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees with a provider for a part, the most suitable first."""
+    """Return the excluded trees that can serve at least one part, the most suitable first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)

@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return the source and key of each trait in a flavor's request, and of each resource class.
+    """Return each Place of the traits in a flavor's request, and each of its resource classes.
 
     Raises InvalidRequest.
     """

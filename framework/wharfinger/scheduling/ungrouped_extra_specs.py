@@ -45,8 +45,8 @@ def asked(
 ) -> Iterator[tuple[str, Asked]]:
     """Yield the request of each extra spec of a flavor, with its key.
 
-    ``values`` are by key. ``cpus`` has a key and the total amount for each of VCPU and PCPU that
-    groups request. Raises InvalidRequest for contradictions.
+    ``values`` are by key. ``cpus`` has, by class (VCPU, PCPU), a key of a group that requests it,
+    and the total amount of all groups. Raises InvalidRequest for contradictions.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)
