@@ -135,6 +135,13 @@ def test_reshape_without_uses_of_the_harness_is_unproven(examiner: Examiner) -> 
     assert "(uses)" in result.found
 
 
+class NeverBusy(WorldHarness):
+    """A harness whose machines are always free."""
+
+    busy: Capability = unsupported("a user keeps its machine for ever")  # type: ignore[misc]
+    cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
+
+
 class OnlyCommonFaults(WorldHarness):
     """A harness that injects only the faults that every harness can."""
 
@@ -166,6 +173,22 @@ class AllAlike(WorldHarness):
         return name
 
 
+class NeverChanges(NeverBusy):
+    """A harness whose machines are always free, and that does not change one."""
+
+    change = Harness.change
+
+
+class HasOneFunction(DevicesHarness):
+    """A harness whose images all have the same function."""
+
+    def image(self, thing: str) -> tuple[str, str]:
+        """Return always the same image."""
+        image = "7c3f1e0a-52d4-4b7b-9a86-0d5b6c1f2e93"
+        self.world.images[image] = "later"
+        return image, "later"
+
+
 @pytest.mark.parametrize(
     ("id", "kind", "found"),
     [
@@ -174,25 +197,21 @@ class AllAlike(WorldHarness):
         ("WHF-311", OlderWorldHarness, "the harness has no second_host"),
         ("WHF-314", OlderWorldHarness, "the harness has no use"),
         ("WHF-404", AllAlike, "all things of the harness have the same figures"),
+        ("WHF-911", NeverChanges, "neither make a thing busy nor change it"),
         ("WHF-917", OnlyCommonFaults, "LATE"),
+        ("WHF-925", HasOneFunction, "the same function twice"),
     ],
 )
 def test_rule_that_is_checked_only_in_part_is_unproven(
     id: str, kind: type[WorldHarness], found: str, examiner: Examiner
 ) -> None:
     (rule,) = (one for one in all_rules() if one.id == id)
-    with with_harness(kind, examiner) as examination:
+    driver = "devices" if issubclass(kind, DevicesHarness) else "machines"
+    with examiner.examining(driver, kind(examiner.directory, examiner.placement)) as examination:
         result = examination.check(rule)
 
     assert result.status is Status.UNPROVEN, result
     assert found in result.found
-
-
-class NeverBusy(WorldHarness):
-    """A harness whose machines are always free."""
-
-    busy: Capability = unsupported("a user keeps its machine for ever")  # type: ignore[misc]
-    cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
 
 
 def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: Examiner) -> None:
