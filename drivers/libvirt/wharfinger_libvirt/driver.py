@@ -174,9 +174,9 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return at most one message, about a root provider that nova-compute publishes.
+        """Return at most one message, about a root provider that another program publishes.
 
-        It reports that nova-compute cannot create the provider, or that the file with
+        It reports that nova-compute cannot create its own root provider, or that the file with
         nova-compute's uuid cannot be read.
         """
         root, path = self._overlaid, self._config.nova_compute_id_file
