@@ -1,4 +1,4 @@
-"""Claim the resources of a flavor: try candidates on suitable nodes until a claim succeeds."""
+"""Claim the resources of a flavor: try a limited number of candidates on suitable nodes."""
 
 import random
 import shlex
@@ -153,12 +153,12 @@ class FlavorSearch:
     ) -> Choice:
         """Claim a free candidate for a flavor; return its allocations and its node.
 
-        ``claim`` allocates a candidate. If the candidate is no longer free, the next one is tried.
+        ``claim`` allocates a candidate. If it is no longer free, others are tried, up to a limit.
         ``consumer`` is the consumer of the instance, as read.
 
-        Raises NoCandidates if no candidate is free. Raises ConcurrentUpdate if the ``consumer`` has
-        changed since it was read. Raises AllocationRefused if the flavor is disabled. Also raises
-        InvalidRequest, DeviceProfileError and RequestFilterError.
+        Raises NoCandidates if no candidate can be claimed. Raises ConcurrentUpdate if the
+        ``consumer`` has changed since it was read. Raises AllocationRefused if the flavor is
+        disabled. Also raises InvalidRequest, DeviceProfileError and RequestFilterError.
         """
         if flavor.disabled:
             raise AllocationRefused(

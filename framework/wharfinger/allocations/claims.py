@@ -254,8 +254,7 @@ class AllocationClaims:
         if instance.node is None or not had:
             raise AllocationRefused(
                 instance=uuid,
-                problem="the instance has no allocation in Placement, and its former allocation is "
-                "unknown.",
+                problem="the instance is on no node, or its former allocation is unknown.",
                 remedy="To claim the instance again, run `wharfinger instance claim --uuid "
                 f"{uuid} --flavor {instance.flavor.name}` with the --project and --user of the "
                 "instance.",
@@ -356,7 +355,7 @@ class AllocationClaims:
         return held
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
-        """Return the node that allocations are on; None unless it is a single node of ours."""
+        """Return the node of allocations; None unless they are on one node of a driver instance."""
         # As in a search, sharing providers count only if there are no others.
         roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)

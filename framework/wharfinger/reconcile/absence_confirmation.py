@@ -14,8 +14,8 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.driver_calls import guarded_bool
 
 _STILL_THERE: Final = (
-    "kept: the driver's list lacks this provider or its node, but when asked for that alone, the "
-    "driver has it"
+    "kept: the driver's list lacks this provider or its node, but the driver reports that it is "
+    "still there"
 )
 #: The number of names that a message about a partial listing shows.
 _SOME: Final = 10

@@ -437,7 +437,7 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Save trees with ``write``; ``refuse`` each tree whose rows another process has changed."""
+    """Save rows of trees with ``write``; ``refuse`` trees whose rows another process changed."""
     while trees:
         try:
             write(trees)

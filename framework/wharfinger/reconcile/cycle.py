@@ -215,7 +215,7 @@ class Reconciler:
     def poll(self, on_step: OnStep = _ignore) -> CycleResult:
         """Run a poll: publish nodes that the change feed names, or that consumers have released.
 
-        Without an earlier list of nodes, a full cycle runs instead.
+        Without such nodes, do nothing. Without an earlier list of nodes, a full cycle runs instead.
         """
         before = self._nodes
         if before is None:
@@ -533,7 +533,7 @@ def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
 
 
 def _waiting_for_names(plan: Plan) -> set[str]:
-    """Return the roots of trees that need a taken name, if this plan renames any provider."""
+    """Return the roots of trees whose names are taken; none if the plan renames no provider."""
     renames = any(
         isinstance(step, UpdateProvider) and step.before.name != step.after.name
         for step in plan.steps

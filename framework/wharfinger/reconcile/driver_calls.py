@@ -43,7 +43,7 @@ def list_nodes(driver: ComputeDriver) -> NodeList:
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return a driver's answer if it consists of different node names.
+    """Return a driver's answer if it consists of distinct node names.
 
     Raises BackendError for another answer.
     """

@@ -1,4 +1,4 @@
-"""Find the uuids under which a driver instance has published the children of a root before.
+"""Find the uuids that a driver instance has already used for the children of a root.
 
 So a device keeps its uuid when another program creates its root again.
 """

@@ -95,7 +95,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state, limited to trees with these roots if no trees share providers."""
+        """Return the state, limited to trees with these roots unless trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -154,7 +154,7 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
 
 
 def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
-    """Return the records; add ``reserved`` figures to restore that only reservations have."""
+    """Return the records, with figures to restore (``reserved``) that only reservations have."""
     completed: dict[str, Record] = {}
     for uuid in state.reservations.keys() & state.live.keys():
         record, spare = state.record(uuid), stored_figures(state.reservations[uuid])

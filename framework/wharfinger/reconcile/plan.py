@@ -149,7 +149,7 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 def _foreign_elsewhere(
     state: CycleState, planned: Collection[str]
 ) -> Iterator[tuple[str, ForeignReservation]]:
-    """Yield full reservations of other programs outside the planned trees, with root uuids."""
+    """Yield (root uuid, full reservation of another program) outside the planned trees."""
     if state.scope is None or not state.is_read:
         return
     for uuid, provider in state.live.items():

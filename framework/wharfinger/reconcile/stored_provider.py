@@ -101,7 +101,7 @@ class StoredProvider:
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
-        """Return the publisher's record with these own figures added."""
+        """Return the publisher's record; add these ``reserved`` figures to restore."""
         own = self.own_record
         return replace(own, own_reserved={**own.own_reserved, **figures})
 

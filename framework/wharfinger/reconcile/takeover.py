@@ -1,7 +1,7 @@
-"""Take over nodes whose database row names another host or driver instance as the publisher.
+"""Take over nodes that the host or driver instance in their database row no longer keeps.
 
-An overlaid root, which another program publishes, has no row. The records of our children below the
-root are taken over instead.
+A root of another program has no such row. Below it, this driver instance takes over its records
+from another host.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set

@@ -1,4 +1,4 @@
-"""Heartbeat of a host's service: a thread that reports the service as up while cycles run."""
+"""Heartbeat: a thread that reports a host's service as up while the agent or a sync runs."""
 
 import time
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Heartbeat:
     """Context manager that reports the service of a host as up while its block runs.
 
     A thread calls ``report`` three times in ``down_time``. With ``at_once``, the first report is
-    immediate. Reports stop while ``progress`` has not been called for ``HANGS_AFTER`` seconds.
+    immediate. An hour (``HANGS_AFTER``) after the last ``progress``, reports stop until the next.
 
     At its end, the block waits up to ``patience`` seconds (None: without limit) for a report in
     progress.
@@ -62,7 +62,7 @@ class Heartbeat:
         return not self._thread.is_alive()
 
     def progress(self) -> None:
-        """Note that the cycle has made progress."""
+        """Note that the cycle or the agent has made progress."""
         self._progressed = time.monotonic()
 
     def _run(self) -> None:
