@@ -305,7 +305,7 @@ class ProviderMissing(WharfingerError):
 
 
 class ChildReplaced(WharfingerError):
-    """A device's provider with a new uuid was fully reserved, since the former provider is."""
+    """A device's provider with a new uuid was fully reserved, since the former one is reserved."""
 
     template = (
         "provider {provider} ({uuid}) was fully reserved: the driver reports it in place of "
@@ -416,7 +416,7 @@ class NodeTaken(WharfingerError):
 
 
 class ClaimRefused(WharfingerError):
-    """A claim of an instance on a node is invalid; nothing was written."""
+    """An instance cannot claim a node, or cannot drop the claim; nothing was written."""
 
     template = "instance {instance} on node {node} of host {host}: {problem}"
     instance: str
@@ -446,7 +446,7 @@ class DetachmentRefused(WharfingerError):
 
 
 class JobRefused(WharfingerError):
-    """A device job did not start, had no effect, or cannot be resolved; the device is unchanged."""
+    """A device job did not start, had no effect on the device, or cannot be resolved."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -541,7 +541,7 @@ class ClaimedAnew(AllocationRefused):
 
 
 class BeingClaimed(AllocationRefused):
-    """Another process is working on the claim of an instance, or was a moment ago."""
+    """Another process is claiming an instance, or died during the claim a moment ago."""
 
 
 class RequestFilterError(WharfingerError):

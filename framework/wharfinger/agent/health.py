@@ -294,7 +294,7 @@ def _readiness(one: InstanceStatus) -> Check:
 
 
 def _usual_seconds(one: InstanceStatus) -> float:
-    """Return the seconds that the cycle in progress may take; 0 if they are unknown."""
+    """Return the seconds that the cycle in progress may take: as long as the last of its type."""
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:
         return 0.0

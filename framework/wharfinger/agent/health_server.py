@@ -204,7 +204,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Refuse a request that is too long or incomplete."""
+        """Parse the request, or refuse one that is too long or incomplete."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""

@@ -218,7 +218,7 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Store the end or the failed start of the process, and plan its restart."""
+        """Note why the process ended or could not start; plan its restart unless it is stopping."""
         now = time.monotonic()
         status = self.status()
         self._log_stacks()

@@ -110,7 +110,8 @@ class _StatusCollector(Collector):
 class _ReasonLabels:
     """Labels for reasons of reservations.
 
-    A driver instance has at most REASONS labels. Further reasons have the label OTHER_REASONS.
+    A driver instance has at most REASONS labels. Further reasons, and reasons that may contain
+    names, have the label OTHER_REASONS.
     """
 
     def __init__(self) -> None:

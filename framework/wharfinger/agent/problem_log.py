@@ -39,8 +39,8 @@ class Problems:
     ) -> None:
         """Replace the problems that a check found before; log problems that are new or over.
 
-        ``by`` identifies the check. If the errors ended the whole check (``is_whole``), an
-        error of a driver or of Placement counts as an outage.
+        ``by`` identifies the check. If the errors ended the whole check (``is_whole``), a
+        BackendError or a status 5xx of Placement counts as an outage, too.
         """
         before = self._all()
         self._found[by] = self._log_new(errors, before, is_whole=is_whole)

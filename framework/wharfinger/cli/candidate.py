@@ -176,7 +176,9 @@ class CandidateList(_CandidateCommand, Lister):
                 counts,
             )
         if not found.candidates:
-            hint = f" --no-filters lists the candidates without {filters}." if filters else ""
+            hint = (
+                f" --no-filters lists candidates without filtering by {filters}." if filters else ""
+            )
             warn(
                 "No candidates. To see why, run `wharfinger candidate explain` with the same "
                 "options.%s",

@@ -201,7 +201,7 @@ class DeviceJobs(ObjectLister):
 
 
 class DeviceResolve(_DeviceCommand):
-    """Set the outcome of a job that left a device reserved, and release the device.
+    """Report the outcome of a job that did not finish, and end its reservation of the device.
 
     Inspect the device first: the command does not check the outcome.
     """

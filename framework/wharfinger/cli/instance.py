@@ -339,7 +339,7 @@ class InstanceRevert(_MoveEnder):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return the status of an instance as text: its operation, its moves, lost, or claimed."""
+    """Return the operation or the moves of an instance as text, or a text such as "claimed"."""
     state: str | None = one.known("task_state")
     if state:
         return state
@@ -364,7 +364,7 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _node_condition(context: "Context", node: str | None) -> "Suits":
-    """Return a condition that only the node with this name or uuid meets; all meet it if None."""
+    """Return a condition that only the node with this name or uuid meets; any node if None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

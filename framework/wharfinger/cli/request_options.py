@@ -97,8 +97,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar=f"TRAIT|{_NO_OWNER}",
         type=_owner,
         action=_Once,
-        help="the owner trait of the providers of the group; none: only providers without an "
-        "owner trait. Default: the owner trait in --required, or else OWNER_NOVA",
+        help="the trait of the owner whose resources the group takes; none: only resources without "
+        "an owner. Default: the owner trait in --required, or else OWNER_NOVA",
     )
 
 
@@ -194,7 +194,7 @@ class _OfGroup(argparse.Action):
         namespace.groups = {**namespace.groups, suffix: (*chosen, (self.dest, values))}
 
     def check(self, chosen: GroupOptions, value: Any) -> None:
-        """Raise ArgumentError if the former options of the group do not allow this value."""
+        """Raise ArgumentError if the earlier options of the group do not allow this value."""
 
 
 class _Once(_OfGroup):

@@ -26,8 +26,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     cfg.BoolOpt(
         "debug",
         default=False,
-        help="Log at DEBUG. False: log at INFO, or only warnings and errors if no option sets "
-        "where to log (see use_stderr). `wharfinger -vv agent` also logs at DEBUG.",
+        help="Log at DEBUG and above, as `wharfinger -vv agent` does. False: at INFO and above; or "
+        "only warnings and errors, if no option sets where to log (see use_stderr).",
     ),
     cfg.StrOpt(
         "log_file",

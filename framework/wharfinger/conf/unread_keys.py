@@ -74,7 +74,7 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """Return the environment variable, else the last line in a file, of an option; or None."""
+        """Return where an option is set: the environment, else the last line in a file; or None."""
         names = set(_names(opt))
         variable = f"OS_{section}__{opt.dest}".upper()
         if variable in os.environ:

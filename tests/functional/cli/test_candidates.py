@@ -252,7 +252,7 @@ def test_dropped_candidates_are_counted_and_explained(
     assert (done.code, done.json()) == (0, [])
     assert done.err == (
         "Request filters dropped candidates: 2 by owner. -v shows the reason of the first.\n"
-        f"{NOTHING} --no-filters lists the candidates without compute_status, owner.\n"
+        f"{NOTHING} --no-filters lists candidates without filtering by compute_status, owner.\n"
     )
     assert providers_of(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
 
@@ -284,7 +284,9 @@ def test_candidate_list_uses_the_configured_filters(hosts: Program, kept: KeptIn
 
     configure(hosts, "[scheduling]\nrequest_filters = compute_status")
     assert providers_of(listed(hosts, *GPU)) == ["a", "n", "u", "y"]
-    assert run(hosts, "--resource", "VGPU=5").err.endswith(" without compute_status.\n")
+    assert run(hosts, "--resource", "VGPU=5").err.endswith(
+        " without filtering by compute_status.\n"
+    )
 
     configure(hosts, "[scheduling]\nrequest_filters = owner, weather")
     failed(run(hosts, *GPU), "[scheduling] request_filters", "weather", "compute_status, owner")

@@ -1,4 +1,4 @@
-"""Store more about reservations: the amounts to restore, the released consumer, and the start."""
+"""Store the start of a reservation, the amounts to restore, and the consumer that caused it."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql

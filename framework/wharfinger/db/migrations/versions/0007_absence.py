@@ -1,4 +1,4 @@
-"""Store the uptime of the host when a provider went missing from its driver's list."""
+"""Store since when a provider has been absent, in uptime of the host."""
 
 import sqlalchemy as sa
 
