@@ -39,7 +39,7 @@ class LibvirtHarness(Harness):
     """
 
     patience = 1.5 * _TIMEOUT
-    faults = frozenset(Fault)
+    faults = frozenset(Fault) - {Fault.FORBIDDEN}  # the same as DENIED here
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)

@@ -32,7 +32,7 @@ class Proxy:
 
     - RAISE resets the connection.
     - HANG resets the connection at the next ``expect``.
-    - ERROR, DENIED and MISSING answer 503, 401 and 404, with the body ``{}``.
+    - ERROR, DENIED, FORBIDDEN and MISSING answer 503, 401, 403 and 404, with the body ``{}``.
     - HALF passes the call on, and returns the first half of the answer's body. If the answer has no
       body, it resets the connection.
     - STALE repeats the last answer to the same GET or HEAD request. A call without one passes.

@@ -52,6 +52,7 @@ _OWN_ANSWERS: Final = {
     for fault, status in (
         (Fault.ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
         (Fault.DENIED, HTTPStatus.UNAUTHORIZED),
+        (Fault.FORBIDDEN, HTTPStatus.FORBIDDEN),
         (Fault.MISSING, HTTPStatus.NOT_FOUND),
     )
 }
@@ -134,7 +135,7 @@ class _Call(BaseHTTPRequestHandler):
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
-            case Fault.ERROR | Fault.DENIED | Fault.MISSING:
+            case _ if fault in _OWN_ANSWERS:
                 return _OWN_ANSWERS[fault]
         request = self._request()
         if fault is Fault.STALE and request in self.server.answers:

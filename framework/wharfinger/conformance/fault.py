@@ -14,8 +14,10 @@ class Fault(StrEnum):
     HALF = "half an answer"
     #: The backend answers with an error of its own kind, such as an HTTP status.
     ERROR = "an error answer"
-    #: The backend denies access: the driver is not authorized to make this call.
+    #: The backend denies access: it does not accept the driver's credentials, such as HTTP 401.
     DENIED = "a denial of access"
+    #: The backend accepts the credentials and forbids this call, such as HTTP 403.
+    FORBIDDEN = "a forbidden answer"
     #: The backend answers that it does not have the object or the list, such as HTTP 404.
     MISSING = "a not-found answer"
     #: The call gets the last answer to the same request again. ``Harness.forget`` deletes these.

@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from wharfinger.conf import DefaultSection, InstanceSection, Options
 from wharfinger.conformance import clock_shift
 from wharfinger.conformance.driver_observer import CallObserver, calling, observe
 from wharfinger.conformance.exceptions import NotShown, Violation
-from wharfinger.conformance.harness import Fault, Harness
+from wharfinger.conformance.harness import COMMON_FAULTS, Fault, Harness
 from wharfinger.conformance.placement import RunPlacement
 from wharfinger.conformance.placement_diff import Contents, trees
 from wharfinger.conformance.process_observer import ProcessObserver
@@ -121,6 +121,10 @@ class Subject:
             return method in self._harness.faults
         kind = getattr(self._harness, "kind", type(self._harness))
         return getattr(kind, method, None) is not getattr(Harness, method)
+
+    def possible(self, faults: Iterable[Fault]) -> list[Fault]:
+        """Return these faults without the optional ones that the harness cannot inject."""
+        return [fault for fault in faults if fault in COMMON_FAULTS or self.can(fault)]
 
     @cached_property
     def kind(self) -> type[ComputeDriver]:

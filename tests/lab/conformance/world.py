@@ -24,7 +24,12 @@ WORLDS: Final[dict[str, "World"]] = {}
 
 #: The texts of error answers.
 DENIED: Final = "it is not known who asks"
-_SAID: Final[dict[Fault | None, str]] = {Fault.ERROR: "try again later", Fault.DENIED: DENIED}
+FORBIDDEN: Final = "it is not allowed"
+_SAID: Final[dict[Fault | None, str]] = {
+    Fault.ERROR: "try again later",
+    Fault.DENIED: DENIED,
+    Fault.FORBIDDEN: FORBIDDEN,
+}
 
 
 #: The traits of new devices; each device takes the next entry.

@@ -242,7 +242,8 @@ def test_call_that_hangs_is_reset_when_the_proxy_stops(proxy: Proxy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "status"), [(Fault.ERROR, 503), (Fault.DENIED, 401), (Fault.MISSING, 404)]
+    ("fault", "status"),
+    [(Fault.ERROR, 503), (Fault.DENIED, 401), (Fault.FORBIDDEN, 403), (Fault.MISSING, 404)],
 )
 def test_error_of_the_proxy_has_a_status_and_does_not_reach_the_backend(
     backend: Backend, proxy: Proxy, fault: Fault, status: int

@@ -267,8 +267,8 @@ def feeds_or_raises(subject: Subject) -> None:
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
-        faults = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.HALF, Fault.MISSING)
-        for fault in [one for one in faults if subject.can(one)]:
+        others = (Fault.HANG, Fault.STALE, Fault.LATE)
+        for fault in subject.possible(one for one in Fault if one not in others):
             _see_raised(subject, lambda: driver.changed_nodes(mark), fault)
     changes = Changes(subject)
     subject.harness.grow(max(0, len(_FAULTS) - len(subject.harness.things())))

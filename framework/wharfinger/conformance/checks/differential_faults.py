@@ -29,7 +29,8 @@ _AFTER: Final = (
 )
 def leave_nothing_behind(subject: Subject) -> str:
     """Play backend changes with faults; then Placement must be as without faults."""
-    return try_faults(subject, COMMON_FAULTS, seconds=_SECONDS["WHF-721"], apart=2)
+    faults = subject.possible((*COMMON_FAULTS, Fault.FORBIDDEN))
+    return try_faults(subject, frozenset(faults), seconds=_SECONDS["WHF-721"], apart=2)
 
 
 @rule(

@@ -20,6 +20,8 @@ from wharfinger.exceptions import WharfingerError, shown
 
 #: Faults in which the backend answers with an error.
 _REFUSALS = (Fault.ERROR, Fault.DENIED)
+#: These, and the errors that not every harness can inject.
+_ANSWERS = (*_REFUSALS, Fault.FORBIDDEN, Fault.MISSING)
 
 
 @rule(
@@ -35,7 +37,7 @@ def raises(subject: Subject) -> None:
     """List the nodes while every call meets a fault; the driver must raise."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
-        _see_raise(subject, driver, (Fault.RAISE, Fault.HALF, *_wrong_answers(subject)))
+        _see_raise(subject, driver, subject.possible((Fault.RAISE, Fault.HALF, *_ANSWERS)))
     with subject.driver() as driver:
         _see_raise(subject, driver, (Fault.RAISE,))
     unanswered = _unanswered(subject)
@@ -210,7 +212,7 @@ def errors_are_none(subject: Subject) -> None:
         harness.expect()
         driver.get_available_nodes(refresh=True)
         calls = [*enumerate(harness.calls)]
-        for fault, call in product(_wrong_answers(subject), calls):
+        for fault, call in product(subject.possible(_ANSWERS), calls):
             see_listing_raise_or_stay(harness, driver, live, before, call=call, fault=fault)
 
 
@@ -226,7 +228,3 @@ def gone_for_good(subject: Subject) -> None:
     """Run cycles in which every call from one call on fails; Placement must not change."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()
-
-
-def _wrong_answers(subject: Subject) -> Sequence[Fault]:
-    return (*_REFUSALS, Fault.MISSING) if subject.can(Fault.MISSING) else _REFUSALS

@@ -52,11 +52,14 @@ def complete_or_none(subject: Subject) -> str:
         calls = [*harness.calls]
         later = sorted({1, len(calls) // 2, len(calls) - 1} & {*range(1, len(calls))})
         began = seconds_run()
-        for fault, at in product(_FAULTS, later):
+        denials = subject.possible((Fault.DENIED, Fault.FORBIDDEN))
+        for fault, (number, at) in product(_FAULTS, enumerate(later)):
             if fault is not _FAULTS[0] and seconds_run() - began > _TRYING:
                 break
+            # A listing takes long, so each call meets only one of the denials.
+            meets = denials[number % len(denials)] if fault is Fault.DENIED else fault
             see_listing_raise_or_stay(
-                harness, driver, live, before, call=(at, calls[at]), fault=fault
+                harness, driver, live, before, call=(at, calls[at]), fault=meets
             )
     return f"of {len(harness.things())} things"
 
@@ -74,6 +77,7 @@ def complete_or_none(subject: Subject) -> str:
 def errors_answer_nothing(subject: Subject) -> None:
     """Ask the driver about an existing thing while calls fail; it must not give a wrong answer."""
     harness = subject.harness
+    faults = subject.possible((*_FAULTS, Fault.FORBIDDEN))
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
         for call, ask, wrong in _questions(subject, driver, described):
@@ -91,7 +95,7 @@ def errors_answer_nothing(subject: Subject) -> None:
                     "True while the backend has the node or device",
                 )
             # An answer from memory meets no fault.
-            for fault, at in product(_FAULTS, [None, *range(calls)] if calls else []):
+            for fault, at in product(faults, [None, *range(calls)] if calls else []):
                 harness.expect(at, fault)
                 try:
                     answer = ask()

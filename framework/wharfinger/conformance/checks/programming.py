@@ -15,7 +15,7 @@ from wharfinger.exceptions import shown
 from wharfinger.providers import Provider
 
 #: Faults with which the backend does not execute the call.
-_NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED)
+_NOT_DONE: Final = (Fault.RAISE, Fault.ERROR, Fault.DENIED, Fault.FORBIDDEN)
 #: The name of a function that no image has.
 NO_FUNCTION: Final = "function-of-no-image"
 #: The most calls of one ``program`` that meet a fault in turn.
@@ -88,7 +88,7 @@ def says_no_failure(subject: Subject) -> None:
     The instance that ran ``program`` must not report the requested function if a new instance
     reports another one. Neither may report it if no call reached the backend.
     """
-    for fault in _NOT_DONE:
+    for fault in subject.possible(_NOT_DONE):
         _see_failed(subject, None, fault)
     for fault in (Fault.RAISE, Fault.HALF):
         at, calls = 0, 1
@@ -145,7 +145,7 @@ def says_nothing_unasked(subject: Subject) -> None:
         uuid = uuid_of(subject, driver, thing)
         image, function = harness.image(thing)
         driver.program(uuid, image, function)
-        for fault in _NOT_DONE:
+        for fault in subject.possible(_NOT_DONE):
             harness.expect(None, fault)
             held = held_function(driver, uuid)
             calls = [*harness.calls]

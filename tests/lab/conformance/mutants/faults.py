@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from tests.lab.conformance.honest import DevicesDriver, Facts, MachinesDriver
 from tests.lab.conformance.mutants import mutant
-from tests.lab.conformance.world import DENIED, Refused
+from tests.lab.conformance.world import DENIED, FORBIDDEN, Refused
 from wharfinger.exceptions import BackendError
 
 
@@ -32,6 +32,16 @@ class MayNotSeeAny(MachinesDriver):
 
     def refused(self, words: str, answer: Facts) -> Any:
         return [] if answer["error"] == DENIED else super().refused(words, answer)
+
+
+@mutant("WHF-701")
+class MayNotList(DevicesDriver):
+    """Returns an empty list if the backend forbids it to list."""
+
+    def refused(self, words: str, answer: Facts) -> Any:
+        if words in ("list", "uses") and answer["error"] == FORBIDDEN:
+            return []
+        return super().refused(words, answer)
 
 
 @mutant("WHF-701")

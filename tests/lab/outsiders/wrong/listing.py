@@ -281,6 +281,29 @@ class MissingCardsAreNone(RackDriver):
             return []
 
 
+@wrong("listing", "WHF-708")
+class ForbiddenCardsAreNone(RackDriver):
+    """Publishes a node without cards if the service answers 403 to the request for cards."""
+
+    def read(self, status: int, text: bytes) -> Any:
+        if status == 403 and self.nodes:
+            return {"cards": [], "next": None}
+        return super().read(status, text)
+
+
+@wrong("listing", "WHF-451")
+class ForbiddenPageIsTheEnd(RackDriver):
+    """Ends a list at a page for which the service answers 403, unless that is the first page."""
+
+    def request(self, method: str, path: str, body: object = None) -> Any:
+        try:
+            return super().request(method, path, body)
+        except BackendError as error:
+            if "403" in str(error) and "marker=a-" in path:
+                return {"nodes": [], "cards": [], "next": None}
+            raise
+
+
 @wrong("listing", "WHF-701")
 class MissingRackIsEmpty(RackDriver):
     """Publishes no nodes and no cards if the service answers 404 to the request for a list."""
