@@ -29,7 +29,7 @@ class NodeList(ObjectLister):
             "--host",
             metavar="HOST",
             type=text(),
-            help="only nodes that the driver instances of this host publish",
+            help="only nodes that driver instances on the host with this name publish",
         )
         parser.add_argument(
             "--driver",

@@ -269,8 +269,8 @@ class ProviderRelease(ObjectCommand):
             f"It has reservations of: {', '.join(holders)}. End one of these with --holder. A "
             "driver's reservation ends only when the driver no longer reports the reservation."
             if holders
-            else "It has no reservation at all. To end a reservation that another program has "
-            "written, use --foreign."
+            else "It has no reservation of any holder. To end a reservation that another program "
+            "has written, use --foreign."
         )
         return CommandFailed(
             reason=f"provider {full_name(provider)} has no reservation of the holder {holder}. "

@@ -287,7 +287,11 @@ def test_provider_stays_reserved_until_the_last_holder_releases(
     published: Program, client: WritingClient, gpu: ProviderSummary, kept: KeptInFile
 ) -> None:
     which = f"{GPU} ({gpu.uuid})"
-    failed(release(published), "no reservation of the holder operator.", "no reservation at all.")
+    failed(
+        release(published),
+        "no reservation of the holder operator.",
+        "no reservation of any holder.",
+    )
     reserve(published)
     reserve(published, "--holder", "night shift")
 
