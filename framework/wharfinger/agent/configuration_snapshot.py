@@ -72,7 +72,7 @@ class Snapshot:
         ]
 
     def check_successor(self, new: "Snapshot") -> None:
-        """Raise WharfingerError if a running agent cannot use the new configuration."""
+        """Raise WharfingerError if ``new`` needs a restart of the agent, or enables no instance."""
         configuration.DefaultSection.read(new.conf).require_instances()
         before, after = self._fixed(), new._fixed()
         changed = [name for name in before if before[name] != after[name]]

@@ -202,8 +202,8 @@ class CandidateList(_CandidateCommand, Lister):
 class CandidateExplain(_CandidateCommand):
     """Explain why a request has its candidates, or why it has none.
 
-    Prints the number of candidates, the suitable and the excluded providers of each group, and
-    advice.
+    Prints the number of candidates, how many providers of each group are suitable or excluded,
+    and advice.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

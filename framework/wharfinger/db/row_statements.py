@@ -214,7 +214,7 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Update each row that is identified by its values in the columns ``keys``."""
+        """Write each of ``rows`` into the row that has the same values in the columns ``keys``."""
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _grouped_by_columns(rows, self._present):
             written = some[0].keys() - set(keys)
