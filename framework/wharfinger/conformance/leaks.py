@@ -292,7 +292,7 @@ class _Search:
             one = waiting.pop()
             if id(one) not in seen and not isinstance(one, _BORDERS):
                 seen[id(one)] = one
-                size += one.__sizeof__()
+                size += sys.getsizeof(one)
                 waiting += gc.get_referents(one)
                 if len(seen) > _OBJECTS:
                     return 0
