@@ -70,7 +70,7 @@ class ReportWriter:
 
 
 class ReportReader:
-    """Reads the shared memory of another process, in any thread.
+    """Reads, in any thread of the agent, the shared memory of a driver instance's process.
 
     A damaged time, such as one in the future, is read as 0.
     """

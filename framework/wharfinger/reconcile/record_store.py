@@ -201,7 +201,10 @@ def _provider(document: str | None) -> Provider | None:
 
 
 def _absence(row: ProviderRecord) -> Absence | None:
-    """Return the absence in a row; without an uptime if an old release wrote the row last."""
+    """Return since when the provider of a row is absent; None if it is present.
+
+    The result has no uptime if an old release wrote the row last.
+    """
     if row.absent_since is None:
         return None
     document = row.known("absence")

@@ -1,4 +1,4 @@
-"""Heartbeat: a thread that reports a host's service as up while the agent or a sync runs."""
+"""Heartbeat: a thread that reports a host's service as up while agent or sync make progress."""
 
 import time
 from collections.abc import Callable

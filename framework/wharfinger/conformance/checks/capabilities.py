@@ -248,8 +248,8 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
         harness.expect()
         if refused and held_function(driver, uuid) == function:
             raise Violation(
-                f"program raises ProgrammingRefused, but {thing} now has the requested function "
-                f"{function}",
+                f"program was called with function {asked or function} and raises "
+                f"ProgrammingRefused, but {thing} now has {function}, the function of the image",
                 "ProgrammingRefused only if the device is unchanged, otherwise another error such "
                 "as BackendError",
             )

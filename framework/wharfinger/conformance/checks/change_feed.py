@@ -453,7 +453,7 @@ def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
-    """Change a thing before the first listing, and one after it; polls must show both changes.
+    """Change a thing after the first mark, and another after the listing; polls must show both.
 
     Change things during polls, too, which needs the fault LATE.
     """

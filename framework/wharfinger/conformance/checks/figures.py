@@ -89,9 +89,10 @@ def follows_changes(subject: Subject) -> None:
             its = at_and_below(before, thing)
             if all(after.get(name) == before[name] for name in its):
                 raise Violation(
-                    f"a total or trait of {thing} changed in the backend. Change in Placement: "
+                    f"a total or trait of {thing} changed in the backend, but no provider at or "
+                    f"below {thing} changed in Placement. Other changes in Placement: "
                     f"{difference(before, after)}",
-                    f"a change of a provider at or below {thing}",
+                    f"the next cycle publishes the change at or below {thing}",
                 )
             others = concerned(before, after, thing)
             if without(before, others) != without(after, others):
