@@ -70,7 +70,8 @@ class Latest:
     """The selected nodes with the latest updates, newest update first.
 
     ``updated`` has the time of each node's last update, None if it was never updated. ``answered``
-    is the time of Ironic's answer. ``has_more`` is whether Ironic has more.
+    is the Date of Ironic's answer, None without one. ``has_more`` is whether Ironic has more of
+    the selected nodes.
     """
 
     nodes: tuple[Node, ...]

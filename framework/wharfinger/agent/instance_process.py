@@ -46,7 +46,7 @@ _MEBIBYTE: Final = 1024 * 1024
 class ProcessRunner:
     """Runs a driver instance in a process, and restarts the process when it ends.
 
-    The process ends with the agent.
+    It ends a process that hangs or uses too much memory. The process ends with the agent.
     """
 
     def __init__(

@@ -269,6 +269,13 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
     before, now, after = trees(old), trees(seen), trees(new)
     for root in before.keys() | now.keys() | after.keys():
         if now.get(root) not in (before.get(root), after.get(root)):
+            if old is new:
+                raise Violation(
+                    f"{when}: a published tree then differs from that after a cycle without a "
+                    f"fault: {difference(new, seen)}",
+                    "the tree after a cycle without a fault, or the old tree and an error from "
+                    "the driver",
+                )
             raise Violation(
                 f"{when}: a published tree is then neither the old nor the new one: "
                 f"{difference(old, seen)}",

@@ -463,7 +463,7 @@ def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provide
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """Let the driver list its nodes, and return the uuid of the provider of a node or device.
+    """Let the driver describe its nodes; return the uuid of the provider of a node or device.
 
     Raise NotShown if the driver does not describe it.
     """

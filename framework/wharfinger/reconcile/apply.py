@@ -217,7 +217,7 @@ class Writer:
         except (IntentExpired, PlacementError) as error:
             # One provider makes Placement refuse the batch. Halving the batch finds it.
             LOG.debug(
-                "Placement refused the inventories of %d providers in one request, which is split "
+                "the inventories of %d providers could not be written in one request, which is split "
                 "now: %s",
                 len(batch),
                 error,

@@ -151,9 +151,9 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return a Reserved without a reason for each provider that a driver instance reserves.
+    """Return a Reserved for each provider of which a driver instance has fully reserved a class.
 
-    ``classes`` (fully reserved resource classes) and the result are by provider uuid. Raises
+    ``classes`` (the fully reserved resource classes) and the result are by provider uuid. Raises
     ObjectError, StateError.
     """
     return {

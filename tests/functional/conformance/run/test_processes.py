@@ -162,19 +162,21 @@ def test_pytest_run_ignores_settings_and_plugins_of_others(
     (kit.directory / "test_own.py").write_text(
         "def test_own(pytestconfig):\n    assert pytestconfig.getoption('driver') == 'firefox'\n"
     )
-    pytester.syspathinsert()
-    theirs = ("-p", "browsers", "test_own.py", "--driver", "firefox")
-    result = pytester.runpytest_inprocess(*theirs, "--ignore", "wharfinger/conformance")
-    result.assert_outcomes(passed=1)
-    result.stdout.no_fnmatch_line("*PARTIAL*")
+    # Not pytester.syspathinsert(): it ends after ``kit``, and would bring the path of ``kit`` back.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(kit.directory)
+        theirs = ("-p", "browsers", "test_own.py", "--driver", "firefox")
+        result = pytester.runpytest_inprocess(*theirs, "--ignore", "wharfinger/conformance")
+        result.assert_outcomes(passed=1)
+        result.stdout.no_fnmatch_line("*PARTIAL*")
 
-    both = kit("--driver", "shelf", "-k", "WHF-201", "-p", "browsers")
-    assert both.ret == USAGE
-    both.stderr.fnmatch_lines(["ERROR: another plugin has an option --driver, too*"])
+        both = kit("--driver", "shelf", "-k", "WHF-201", "-p", "browsers")
+        assert both.ret == USAGE
+        both.stderr.fnmatch_lines(["ERROR: another plugin has an option --driver, too*"])
 
-    ours = kit("--driver", "shelf", "-k", "WHF-201")
-    assert ours.ret == PARTIAL
-    ours.assert_outcomes(passed=1, deselected=11)
+        ours = kit("--driver", "shelf", "-k", "WHF-201")
+        assert ours.ret == PARTIAL
+        ours.assert_outcomes(passed=1, deselected=11)
 
 
 def test_rules_run_in_their_order_whatever_a_plugin_shuffles(kit: Kit) -> None:
