@@ -30,7 +30,7 @@ class Backoff:
         self._failures = 0
 
     def failed(self) -> float:
-        """Count a failed attempt; return the seconds from its start to the start of the next one."""
+        """Count a failed attempt; return the seconds from its start to that of the next one."""
         # A float cannot hold higher powers.
         interval = FIRST_RETRY * 2.0 ** min(self._failures, 60)
         self._failures += 1

@@ -217,8 +217,8 @@ class Writer:
         except (IntentExpired, PlacementError) as error:
             # One provider makes Placement refuse the batch. Halving the batch finds it.
             LOG.debug(
-                "the inventories of %d providers could not be written in one request, which is split "
-                "now: %s",
+                "the inventories of %d providers could not be written in one request, which is "
+                "split now: %s",
                 len(batch),
                 error,
             )
