@@ -114,7 +114,7 @@ class IronicDriver(ComputeDriver):
         """Return the nodes that have changed since a mark, and the next mark.
 
         For None, return no nodes and the present mark. For a mark of another process, return all
-        nodes. Deleted nodes do not count.
+        nodes. A deletion is not a change.
         """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())

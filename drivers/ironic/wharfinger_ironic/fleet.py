@@ -71,7 +71,7 @@ class Fleet:
     def changed_since(self, mark: str) -> tuple[set[str], str]:
         """Return the uuids of the nodes that have changed since a mark, and the next mark.
 
-        For a mark of another process, return all nodes. Deleted nodes do not count. Raises
+        For a mark of another process, return all nodes. A deletion is not a change. Raises
         BackendError.
         """
         if not self._is_listed:

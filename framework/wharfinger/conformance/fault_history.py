@@ -105,7 +105,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fault to inject into one call of a history."""
+    """A fault to inject into one backend call of one step of the history."""
 
     #: The index of the step in the history, and the index of the call in the step.
     step: int
@@ -167,7 +167,7 @@ class Reference:
 
     @property
     def is_slow(self) -> bool:
-        """Return whether the harness is so slow that one play with faults must suffice."""
+        """Return whether the harness is too slow to play the history with faults more than once."""
         return self.waited > _SLOW
 
 

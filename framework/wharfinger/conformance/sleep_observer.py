@@ -140,7 +140,10 @@ class SleepObserver:
             self._see_call(frame)
 
     def _see_call(self, frame: FrameType) -> None:
-        """Record a call that seeds random, changes shared state, starts a thread, or runs sleep."""
+        """Record a seed of random, a change of shared state, or a run of the command sleep.
+
+        Remember a thread that the call starts.
+        """
         if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
             self._process.note(Misuse.STATE, "the seed of random", self._method)
         elif frame.f_code in _CHANGES_IN_PYTHON and not self._backend.is_running(frame):

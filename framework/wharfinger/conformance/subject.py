@@ -222,7 +222,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove nodes or devices of the harness until 16 are left; stop after 20 s."""
+        """Remove nodes or devices of the harness for up to 20 s, until 16 are left."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:

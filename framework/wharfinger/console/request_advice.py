@@ -51,7 +51,10 @@ def _resources(part: Part) -> str:
 
 
 def _on_any(explained: Explanation, now: datetime) -> _Advice:
-    """Return advice to get a candidate, about the first condition that no provider meets."""
+    """Return advice for a request without candidates, on the part that runs out of providers first.
+
+    If each part has providers, the advice is about the trees.
+    """
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
         return _on_part(min(failed, key=_end), now)

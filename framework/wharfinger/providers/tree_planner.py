@@ -189,9 +189,9 @@ def _leave_others(draft: TreeDraft) -> None:
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether the record is needed of a gone child below another program's root.
+    """Return whether to keep the record of a missing child below another program's root.
 
-    If the device comes back, its new provider gets the uuid and reservations of the former one.
+    The child's next provider then gets the uuid and reservations of the former one.
     """
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:

@@ -47,7 +47,8 @@ class Wanted:
     def traits(self) -> TraitConditions:
         """Return the trait conditions on the provider that gives the resources.
 
-        Required traits are left out if several providers may have them together.
+        For one of several resource classes of the group without a suffix, return only the
+        forbidden traits: the providers of that group may have the required traits together.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)

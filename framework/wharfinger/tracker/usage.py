@@ -77,7 +77,7 @@ class HostUsage:
         }
 
     def rename(self, names: Mapping[str, str], moves: Iterable[Migration]) -> None:
-        """Move the usage of renamed nodes to their new names; ``names`` has these by old name.
+        """Move the usage of renamed nodes to their new names; ``names`` maps old to new names.
 
         ``moves`` are all migrations in progress, with the new names.
         """

@@ -223,7 +223,7 @@ def moved_alike(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """Reshape; the totals must be those that the driver publishes for unused things."""
+    """Reshape a node with allocations; each total must be as without allocations."""
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
