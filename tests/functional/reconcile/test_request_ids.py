@@ -83,7 +83,7 @@ def test_error_names_the_request_id_of_placements_log(
     error = caught.value
     assert str(error).endswith(f" (request {error.request_id})")
     assert error.identity == str(error).removesuffix(f" (request {error.request_id})")
-    [line] = [one for one in placement_log.lines if "404" in one]
+    [line] = [one for one in placement_log.lines if "status: 404" in one]
     assert line.startswith(f"{ours} {error.request_id} ")
 
 

@@ -272,7 +272,7 @@ def test_job_in_progress_cannot_be_resolved_even_while_placement_is_down(
     working = hold(lab, lab.cyborg.create_image("A"), down_time=3.0)
     working.wait_for("programming")
     for programmed in (False, True):
-        with pytest.raises(JobRefused, match=rf"process {os.getpid()} on ctl is working on it"):
+        with pytest.raises(JobRefused, match=rf"in progress: process {os.getpid()} on host ctl"):
             lab.resolve(lab.uuid(BUS), programmed=programmed)
     lab.to_placement.expect(lambda _request: True, replace(FAULTS["503"], persistent=True))
     begun = lab.job(BUS)
