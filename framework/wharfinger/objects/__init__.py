@@ -9,6 +9,7 @@ from wharfinger.objects.device_job import DeviceJob, DeviceJobList
 from wharfinger.objects.flavor import Flavor, FlavorList
 from wharfinger.objects.instance import Instance, InstanceList
 from wharfinger.objects.migration import Migration, MigrationList
+from wharfinger.objects.node_claim import NodeClaim
 from wharfinger.objects.node_takeover import Takeover
 from wharfinger.objects.pci_device_pool import PciDevice, PciDeviceList
 from wharfinger.objects.provider_record import ProviderRecord, ProviderRecordList
@@ -41,6 +42,7 @@ __all__ = [
     "InstanceList",
     "Migration",
     "MigrationList",
+    "NodeClaim",
     "PciDevice",
     "PciDeviceList",
     "ProviderRecord",

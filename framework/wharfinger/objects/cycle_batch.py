@@ -1,21 +1,25 @@
 """Store what a cycle changed in records, nodes and reservations, in one transaction."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from wharfinger.db.row_statements import Rows
+from wharfinger.db.row_statements import NotIn, Rows
 from wharfinger.db.tables import INSTANCE
 from wharfinger.exceptions import ConcurrentSave, ObjectExists
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, WharfingerObject, register
 from wharfinger.objects.compute_node import ComputeNode
+from wharfinger.objects.instance import Instance
+from wharfinger.objects.migration import OVER, Migration
 from wharfinger.objects.persistence import KeptObject, stale_keys, write_checked
 from wharfinger.objects.provider_record import ProviderRecord
 from wharfinger.objects.reservation import Reservation
 from wharfinger.objects.service import AGENT_BINARY, Service
 
 #: Every transaction locks rows in this order of tables, and by key within a table.
-_TABLES: Final = (Service.TABLE, ComputeNode.TABLE, ProviderRecord.TABLE, Reservation.TABLE)
+_TABLES: Final = tuple(
+    kind.TABLE for kind in (Service, ComputeNode, ProviderRecord, Reservation, Instance, Migration)
+)
 
 
 @register
@@ -26,7 +30,8 @@ class RecordBatch(WharfingerObject):
     - ``records``: the provider records to write.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
     - ``our_nodes``: uuids of nodes; saving fails if one no longer belongs to the driver instance.
-    - ``new_nodes``, ``changed_nodes``: the nodes to create, and to save.
+    - ``new_nodes``, ``changed_nodes``: the nodes to create, and to save. The instances and moves in
+      progress on a renamed node get its new name.
     - ``reserved_providers``: uuids of providers; saving fails if one has a reservation that is not
       in ``known_reservations``.
     - ``known_reservations``: the revisions of reservations, by uuid; saving fails if one differs.
@@ -85,7 +90,9 @@ class RecordBatch(WharfingerObject):
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))
 
-    def _write(self, services: Rows, nodes: Rows, records: Rows, reservations: Rows) -> bool:
+    def _write(
+        self, services: Rows, nodes: Rows, records: Rows, reservations: Rows, *followers: Rows
+    ) -> bool:
         if self.reports_service:
             Service.report_in(services, self.host, AGENT_BINARY)
         stale = {
@@ -104,9 +111,12 @@ class RecordBatch(WharfingerObject):
         if stale:
             raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
         self._refuse_second_reservation(reservations)
+        names = self._new_names(nodes)
         self._write_nodes(nodes)
         self._write_records(records)
         self._write_reservations(reservations)
+        if names:
+            self._rename_followers(names, *followers)
         return records.has("revision")
 
     @property
@@ -181,6 +191,35 @@ class RecordBatch(WharfingerObject):
         reservations.delete(Reservation.KEY, self.ended)
         reservations.update(Reservation.KEY, changed)
         reservations.insert(_new_rows(self.new_reservations))
+
+    def _new_names(self, nodes: Rows) -> dict[str, str]:
+        """Return the new names of the nodes to rename, by their old names."""
+        field = "hypervisor_hostname"
+        new = {
+            one.key: one.hypervisor_hostname
+            for one in self.changed_nodes
+            if field in one.obj_what_changed()
+        }
+        held = nodes.hold(ComputeNode.KEY, new, {}, [field])
+        return {held[key][field]: name for key, name in new.items()}
+
+    def _rename_followers(
+        self, names: Mapping[str, str], instances: Rows, migrations: Rows
+    ) -> None:
+        """Store the new names of nodes in their instances and moves in progress."""
+        saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
+        in_progress = {"status": NotIn(OVER)}
+        for rows, host, node, condition in (
+            (instances, "host", "node", {}),
+            (migrations, "source_compute", "source_node", in_progress),
+            (migrations, "dest_compute", "dest_node", in_progress),
+        ):
+            found: dict[str, list[str]] = {}
+            for row in rows.select({host: self.host, node: list(names), **condition}):
+                found.setdefault(row[node], []).append(row["uuid"])
+            for name, uuids in found.items():
+                # Nodes may swap names, so the name alone does not identify the rows.
+                rows.touch({node: names[name], **saved}, {"revision"}, {"uuid": uuids})
 
     def _note_written(self, has_revisions: bool) -> None:
         for one in (*self.new_nodes, *self.new_reservations):

@@ -186,7 +186,7 @@ class KeptObject(RowObject):
 
         Unset fields first get their defaults, and an unset ``uuid`` a new one.
         """
-        with _object_errors(type(self), [self]):
+        with object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
         self._created()
 
@@ -198,7 +198,7 @@ class KeptObject(RowObject):
         if a unique value exists already, and InvalidObject if the key has changed.
         """
         if self.obj_what_changed():
-            with _object_errors(type(self), [self]):
+            with object_errors(type(self), [self]):
                 self._context.db.update(self.TABLE, self.KEY, [self._change()])
             self._saved()
 
@@ -209,7 +209,7 @@ class KeptObject(RowObject):
         Raises ConcurrentSave if another process has saved it, ObjectNotFound, and InvalidObject if
         the key has changed.
         """
-        with _object_errors(type(self), [self]):
+        with object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
 
     def identify(self) -> None:
@@ -318,7 +318,7 @@ class KeptList(RowList[_Kept]):
         """Add all objects to the database, as ``KeptObject.create`` does."""
         for one in self.objects:
             one._context = self._context
-        with _object_errors(self.KIND, self.objects):
+        with object_errors(self.KIND, self.objects):
             self._context.db.insert(self.KIND.TABLE, [one._new_row() for one in self.objects])
         for one in self.objects:
             one._created()
@@ -334,7 +334,7 @@ class KeptList(RowList[_Kept]):
         # The list may contain an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
-            with _object_errors(self.KIND, changed):
+            with object_errors(self.KIND, changed):
                 self._context.db.update(
                     self.KIND.TABLE, self.KIND.KEY, [one._change() for one in changed], following
                 )
@@ -345,7 +345,7 @@ class KeptList(RowList[_Kept]):
     @base.remotable
     def destroy(self) -> None:
         """Delete all objects, as ``KeptObject.destroy`` does."""
-        with _object_errors(self.KIND, self.objects):
+        with object_errors(self.KIND, self.objects):
             self._context.db.delete(
                 self.KIND.TABLE,
                 self.KIND.KEY,
@@ -394,7 +394,11 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 
 @contextmanager
-def _object_errors(kind: type[KeptObject], objects: Collection[KeptObject]) -> Iterator[None]:
+def object_errors(kind: type[KeptObject], objects: Collection[KeptObject] = ()) -> Iterator[None]:
+    """Raise the errors of the database as errors of objects of this class.
+
+    ``objects`` are named if a unique value exists already.
+    """
     try:
         yield
     except TakenError as error:

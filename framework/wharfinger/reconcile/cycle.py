@@ -468,11 +468,12 @@ class Reconciler:
         reraise=True,
     )
     def _save_rows(self, nodes: NodeList, *, is_listing: bool) -> None:
-        self._rows.follow_names(nodes.nodes, self.store.records)
         rows = self._rows.changed_rows(nodes.nodes, self.store.records, is_listing=is_listing)
+        renamed = [row for row in rows if _is_renamed(row)]  # together: nodes may swap their names
+        others = [row for row in rows if not _is_renamed(row)]
+        batches = [others[start : start + BATCH] for start in range(0, len(others), BATCH)]
         try:
-            for start in range(0, len(rows), BATCH):
-                batch = rows[start : start + BATCH]
+            for batch in filter(None, (renamed, *batches)):
                 self.store.write({}, changed_nodes=batch)
                 self._rows.saved(batch)
         except ConcurrentSave:
@@ -543,3 +544,7 @@ def _waiting_for_names(plan: Plan) -> set[str]:
         for tree in plan.trees
         if renames and any(isinstance(one, NameTaken) for one in tree.problems)
     }
+
+
+def _is_renamed(row: ComputeNode) -> bool:
+    return "hypervisor_hostname" in row.obj_what_changed()

@@ -49,7 +49,7 @@ def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequenc
         return ()
     row = rows.changed_row(node.under(tree.root_uuid), record.applied)
     if row is None or "hypervisor_hostname" in row.obj_what_changed():
-        return ()  # the cycle stores a rename, with the instances of the node
+        return ()  # the cycle stores all renames together
     return [row]
 
 

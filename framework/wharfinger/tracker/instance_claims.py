@@ -9,13 +9,14 @@ from typing import Final
 
 from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
-from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectNotFound
+from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectError, ObjectNotFound
 from wharfinger.objects import (
     ComputeNode,
     ComputeNodeList,
     Context,
     Instance,
     Migration,
+    NodeClaim,
 )
 from wharfinger.tracker.overlaid_nodes import nodes_named
 from wharfinger.tracker.usage import usage_of_node
@@ -69,7 +70,7 @@ class Claims:
         Raises ClaimRefused for an instance on another node. Raises ObjectNotFound if this host
         lacks the node.
         """
-        self._check_node(node)
+        claimed = self._node(node)
         place = (instance.host, instance.node)
         if place not in ((None, None), (self.host, node)):
             problem = (
@@ -77,15 +78,12 @@ class Claims:
                 "instance instead"
             )
             raise self._refused(instance, node, problem)
-        has_come = place == (None, None)
-        if has_come:
+        if place == (None, None):
             instance.host, instance.node = self.host, node
-        instance.save()
         try:
-            self._check_node(node)
-        except ObjectNotFound:
-            if has_come:
-                self.abort_instance_claim(instance, node)
+            NodeClaim(self._context, node=claimed, instances=[instance]).save()
+        except ObjectError:
+            instance.host, instance.node = place
             raise
         self.save_usage(node)
 
@@ -103,7 +101,7 @@ class Claims:
         Raises ClaimRefused if the ``migration`` is not in progress, or belongs to another instance.
         Raises ObjectNotFound if this host lacks the node.
         """
-        self._check_node(node)
+        claimed = self._node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
             problem = (
                 "the claim needs a migration of the instance in progress, but migration "
@@ -115,8 +113,7 @@ class Claims:
         migration.dest_compute, migration.dest_node = self.host, node
         if migration.status == "accepted" and migration.migration_type != "live-migration":
             migration.status = "pre-migrating"
-        migration.save()
-        self._check_node(node)
+        NodeClaim(self._context, node=claimed, migrations=[migration]).save()
         self.save_usage(node)
         if before is not None and before != node:
             self.save_usage(before)  # the instance no longer moves to that node
@@ -128,18 +125,17 @@ class Claims:
         Without the claim at the destination, the instance stays at the source. Raises ClaimRefused
         if the status of the migration does not allow this.
         """
-        *on_the_way, last = self._steps(instance, migration, end) or (migration.status,)
-        for status in on_the_way:
-            migration.status = status
-            migration.save()  # if another process ends the move in the other way, one save fails
-        if end is End.SOURCE and migration.status != last:
-            # Save the instance before the last status: until then, the migration counts as usage.
-            instance.host, instance.node = migration.dest_compute, migration.dest_node
-            if not instance.flavor.is_same_as(migration.new_flavor):
-                instance.flavor = migration.new_flavor
-            instance.save()
-        migration.status = last
-        migration.save()
+        if steps := self._steps(instance, migration, end):
+            for status in steps:
+                migration.status = status
+            ended = NodeClaim(self._context, node=None, migrations=[migration])
+            if end is End.SOURCE:
+                instance.host, instance.node = migration.dest_compute, migration.dest_node
+                if not instance.flavor.is_same_as(migration.new_flavor):
+                    instance.flavor = migration.new_flavor
+                there = nodes_named(self._context, instance.host, instance.node)
+                ended.node, ended.instances = next(iter(there), None), [instance]
+            ended.save()
         for host, node in ends_of(migration):
             if host == self.host and node is not None:
                 self.save_usage(node)
@@ -185,9 +181,11 @@ class Claims:
     def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
-    def _check_node(self, node: str) -> None:
-        if not nodes_named(self._context, self.host, node):
-            raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{node} on host {self.host}")
+    def _node(self, name: str) -> ComputeNode:
+        found = nodes_named(self._context, self.host, name)
+        if not found:
+            raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{name} on host {self.host}")
+        return found[0]
 
 
 def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:

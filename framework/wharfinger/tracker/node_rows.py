@@ -14,8 +14,6 @@ from wharfinger.objects import (
     ComputeNodeList,
     Context,
     HostState,
-    InstanceList,
-    MigrationList,
     PciDevice,
     PciDeviceList,
 )
@@ -106,29 +104,6 @@ class NodeRows:
         rows = (self._changed(uuid, figures) for uuid, figures in wanted.items())
         return [row for row in rows if row is not None]
 
-    def follow_names(self, nodes: Iterable[Node], records: Mapping[str, Record]) -> None:
-        """Store the new names of renamed nodes in instances and migrations; raises ObjectError."""
-        names = {
-            before.hypervisor_hostname: node.name
-            for node, _root in _published(nodes, records)
-            if (before := self._figures.get(node.uuid)) is not None
-            and before.hypervisor_hostname != node.name
-        }
-        if not names:
-            return
-        instances = InstanceList.get_by_filters(self._context, host=self._host, node=list(names))
-        for instance in instances:
-            instance.node = names[instance.node or ""]
-        instances.save()
-        migrations = MigrationList.get_in_progress_by_host(self._context, self._host)
-        for migration in migrations:
-            for end in ("source", "dest"):
-                name = names.get(migration.known(f"{end}_node"))
-                if name is not None and migration.known(f"{end}_compute") == self._host:
-                    setattr(migration, f"{end}_node", name)
-        migrations.save()
-        self.usage.rename(names, migrations)
-
     def delete_gone(self, records: Set[str]) -> None:
         """Delete the rows of nodes whose roots have no record.
 
@@ -160,6 +135,9 @@ class NodeRows:
         return row
 
     def _wanted(self, node: Node, root: Provider) -> _Figures:
+        stored = self._figures.get(node.uuid)
+        # Until a new name is stored, the instances of the node have its old one.
+        name = stored.hypervisor_hostname if stored else node.name
         cpus, cpu_ratio = _offered(root, orc.VCPU, node.facts.vcpus)
         ram, ram_ratio = _offered(root, orc.MEMORY_MB, node.facts.memory_mb)
         disk, disk_ratio = _offered(root, orc.DISK_GB, node.facts.local_gb)
@@ -175,7 +153,7 @@ class NodeRows:
             capabilities=self._capabilities,
             pci_stats=node.facts.pci_stats,
             last_seen=None,
-            **self.usage.of_node(node.name)._asdict(),
+            **self.usage.of_node(name)._asdict(),
         )
 
 

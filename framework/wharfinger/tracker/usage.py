@@ -76,17 +76,6 @@ class HostUsage:
             if (claimed := one.claimed) is not None
         }
 
-    def rename(self, names: Mapping[str, str], moves: Iterable[Migration]) -> None:
-        """Move the usage of renamed nodes to their new names; ``names`` maps old to new names.
-
-        ``moves`` are all migrations in progress, with the new names.
-        """
-        self._instances = {
-            uuid: one._replace(node=one.node and names.get(one.node, one.node))
-            for uuid, one in self._instances.items()
-        }
-        self._used = _sum(self._host, self._instances, moves)
-
     def of_node(self, name: str) -> Usage:
         """Return the usage of a node; zeros for an unknown node."""
         return self._used.get(name, _NOTHING)

@@ -275,7 +275,7 @@ def moving(desk: Desk, publishing: Publishing, status: str) -> Migration:
     dies_at = {
         "accepted": "before POST /allocations",
         "accepted, allocated": "after POST /allocations",
-        "pre-migrating": "after update migrations",
+        "pre-migrating": "after save NodeClaim",
     }
     if status in dies_at:
         rehearsed(publishing, start).die_at(dies_at[status])

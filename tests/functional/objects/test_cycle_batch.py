@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.lab.objects import Kept, KeptElsewhere, KeptInFile, statements, transactions
-from tests.lab.samples import node, record, reservation, service, uuid
+from tests.lab.samples import instance, migration, node, record, reservation, service, uuid
 from wharfinger.db.row_statements import Rows
 from wharfinger.exceptions import ConcurrentSave, FieldUnset, ObjectExists, WharfingerError
 from wharfinger.objects import (
@@ -17,6 +17,8 @@ from wharfinger.objects import (
     ComputeNode,
     Context,
     HostState,
+    Instance,
+    Migration,
     ProviderRecord,
     ProviderRecordList,
     RecordBatch,
@@ -57,6 +59,40 @@ def together(*works: Callable[[], None]) -> list[WharfingerError | None]:
 
     with ThreadPoolExecutor(len(works)) as pool:
         return list(pool.map(run, works))
+
+
+def test_nodes_that_swap_names_rename_them_in_instances_and_moves(context: Context) -> None:
+    nodes = [node(context, number) for number in (1, 2)]
+    on = [instance(context, number, host=HOST, node=f"node-{number}") for number in (1, 2)]
+    elsewhere = instance(context, 3, host="host-2", node="node-1")
+    move = migration(context, 1, source_node="node-1", dest_compute=HOST, dest_node="node-2")
+    ended = migration(context, 2, source_node="node-1", status="failed")
+    for one in (*nodes, *on, elsewhere, move, ended):
+        one.create()
+    nodes[0].hypervisor_hostname, nodes[1].hypervisor_hostname = "node-2", "node-1"
+
+    batch(context, changed_nodes=nodes).save()
+
+    found = [Instance.get_by_uuid(context, one.uuid) for one in (*on, elsewhere)]
+    assert [one.node for one in found] == ["node-2", "node-1", "node-1"]
+    assert [one.revision for one in found] == [2, 2, 1]
+    moved, kept = (Migration.get_by_uuid(context, one.uuid) for one in (move, ended))
+    assert (moved.source_node, moved.dest_node) == ("node-2", "node-1")
+    assert (kept.source_node, kept.revision) == ("node-1", 1)
+
+
+def test_rename_that_is_refused_leaves_the_names_in_instances(context: Context) -> None:
+    renamed, one = node(context, 1), instance(context, 1, host=HOST, node="node-1")
+    renamed.create()
+    one.create()
+    other = ComputeNode.get_by_uuid(context, renamed.uuid)
+    other.vcpus = 3
+    other.save()
+
+    renamed.hypervisor_hostname = "new-name"
+    with pytest.raises(ConcurrentSave):
+        batch(context, changed_nodes=[renamed]).save()
+    assert Instance.get_by_uuid(context, one.uuid).node == "node-1"
 
 
 def test_save_new_objects_creates_them_and_counts_them_as_unchanged(context: Context) -> None:

@@ -29,6 +29,7 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.objects import (
+    ComputeNode,
     ComputeNodeList,
     Context,
     HostState,
@@ -36,9 +37,11 @@ from wharfinger.objects import (
     InstanceList,
     Migration,
     MigrationList,
+    Takeover,
 )
 from wharfinger.tracker import instance_claims
 from wharfinger.tracker.instance_claims import Claims, End
+from wharfinger.tracker.overlaid_nodes import nodes_named
 from wharfinger.tracker.usage import Usage, usage_of_node
 
 pytestmark = ANYWHERE
@@ -209,6 +212,30 @@ def test_claim_of_a_node_without_a_row_of_this_host_is_refused(
         claim = here.move_claim, old, node, begun
         refused(publishing, node, *claim, error=ObjectNotFound)
     assert new.node is None
+
+
+@pytest.mark.parametrize("error", [ConcurrentSave, ObjectNotFound])
+def test_claim_of_a_node_that_goes_meanwhile_leaves_the_instance_on_no_node(
+    publishing: Publishing,
+    here: Claims,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[WharfingerError],
+) -> None:
+    one = small(publishing.context)
+
+    def meanwhile(*args: Any) -> list[ComputeNode]:
+        found = nodes_named(*args)
+        [row] = ComputeNodeList.get_by_filters(publishing.context, hypervisor_hostname="cn-0")
+        if error is ObjectNotFound:
+            row.destroy()
+        else:
+            Takeover(publishing.context, host=FAR, driver_instance="far", nodes=[row]).save()
+        return found
+
+    monkeypatch.setattr(instance_claims, "nodes_named", meanwhile)
+    with pytest.raises(error):
+        here.instance_claim(one, "cn-0")
+    assert (one.host, one.node) == place_of(publishing.context, one) == (None, None)
 
 
 def test_drop_of_a_move_claim_in_a_wrong_status_is_refused(

@@ -45,6 +45,7 @@ FINGERPRINTS = {
     "InstanceList": "1.3-30141ee68484328212247244ae10e9d0",
     "Migration": "1.1-9f929581783bc53444c8f8bead607039",
     "MigrationList": "1.1-9225cb1638178a561eef9117be9d174a",
+    "NodeClaim": "1.0-9b32558d7420daa5c4116a1cf2d921ba",
     "PciDevice": "1.0-1057ca7a5212e976344c90d259bb0070",
     "PciDeviceList": "1.0-aaf148e999fd76518c15d2749e1533cf",
     "ProviderRecord": "1.4-27d80d1dd7fe2bed3e75d466a0547569",

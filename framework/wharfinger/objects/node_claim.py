@@ -1,0 +1,80 @@
+"""Save instances and migrations together, while no other process changes their node."""
+
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+from wharfinger.db.row_statements import Change, Rows
+from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
+from wharfinger.objects import base, field_base
+from wharfinger.objects.base import Step, WharfingerObject, register
+from wharfinger.objects.compute_node import ComputeNode
+from wharfinger.objects.instance import Instance
+from wharfinger.objects.migration import Migration
+from wharfinger.objects.persistence import object_errors
+from wharfinger.objects.provider_record import ProviderRecord
+
+#: The tables in the order of their locks, which is also that of Takeover.
+_TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Instance, Migration))
+
+
+@register
+class NodeClaim(WharfingerObject):
+    """Changed instances and migrations, saved in one transaction.
+
+    - ``node``: the node that they name, with its uuid, host and name, also if it is overlaid. No
+      other process can rename, move or delete it meanwhile. None: they name no existing node.
+    - ``instances``, ``migrations``: the objects to save.
+    """
+
+    HISTORY = (Step("1.0", "first version"),)
+    node: ComputeNode | None
+    instances: list[Instance]
+    migrations: list[Migration]
+    fields = {
+        "node": field_base.ObjectField("ComputeNode", nullable=True),
+        "instances": field_base.ListOfObjectsField("Instance", default=[]),
+        "migrations": field_base.ListOfObjectsField("Migration", default=[]),
+    }
+    obj_relationships: ClassVar[dict[str, list[tuple[str, str]]]] = {
+        "node": [("1.0", "1.1")],
+        "instances": [("1.0", "1.2")],
+        "migrations": [("1.0", "1.1")],
+    }
+
+    @base.remotable
+    def save(self) -> None:
+        """Save all objects, or none.
+
+        Raises ConcurrentSave if another process has changed an object, or the host or name of the
+        node; ObjectNotFound if the node or an object no longer exists.
+        """
+        self.obj_set_defaults()
+        self._context.db.write(_TABLES, self._write)
+        for one in (*self.instances, *self.migrations):
+            if one.obj_what_changed():
+                one._saved()
+        self.obj_reset_changes()
+
+    def _write(self, nodes: Rows, records: Rows, instances: Rows, migrations: Rows) -> None:
+        if self.node is not None:
+            self._hold_node(self.node, nodes, records)
+        with object_errors(Instance):
+            instances.update(Instance.KEY, _changes(self.instances))
+        with object_errors(Migration):
+            migrations.update(Migration.KEY, _changes(self.migrations))
+
+    def _hold_node(self, node: ComputeNode, nodes: Rows, records: Rows) -> None:
+        """Lock the row of the node; if it is overlaid, lock the records of its root."""
+        place = {"host": node.host, "hypervisor_hostname": node.hypervisor_hostname}
+        row = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place)).get(node.uuid)
+        if row is not None and not place.items() <= row.items():
+            raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=[node.uuid])
+        overlaid = {"host": node.host, "mode": "overlay"}
+        if row is None and not records.hold(ProviderRecord.KEY, [node.uuid], overlaid, []):
+            raise ObjectNotFound(
+                kind=ComputeNode.obj_name(), key=f"{node.hypervisor_hostname} on host {node.host}"
+            )
+
+
+def _changes(objects: Iterable[Instance | Migration]) -> list[Change]:
+    return [one._change() for one in objects if one.obj_what_changed()]

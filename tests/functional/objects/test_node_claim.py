@@ -1,0 +1,153 @@
+"""NodeClaim saves instances and migrations only while their node is where they name it."""
+
+import pytest
+
+from tests.functional.objects.test_cycle_batch import together
+from tests.lab.objects import Kept, KeptElsewhere, transactions
+from tests.lab.samples import instance, migration, node, record, uuid
+from wharfinger.exceptions import ConcurrentSave, ObjectNotFound, WharfingerError
+from wharfinger.objects import (
+    ComputeNode,
+    Context,
+    Instance,
+    Migration,
+    NodeClaim,
+    ProviderRecordList,
+    RecordBatch,
+    Takeover,
+)
+
+HOST, OTHER, INSTANCE = "host-1", "host-2", "metal"
+ROUNDS = 10
+
+
+def named(number: int) -> ComputeNode:
+    """Return what a claim knows of a node."""
+    made = node(None, number)
+    return ComputeNode(uuid=made.uuid, host=HOST, hypervisor_hostname=made.hypervisor_hostname)
+
+
+def put(one: Instance, number: int = 1, host: str = HOST) -> Instance:
+    one.host, one.node = host, f"node-{number}"
+    return one
+
+
+def take(context: Context, taken: ComputeNode) -> None:
+    Takeover(context, host=OTHER, driver_instance=INSTANCE, nodes=[taken]).save()
+
+
+def assert_unchanged(context: Context, *changed: Instance | Migration) -> None:
+    """Assert that the database has none of the changes of these objects."""
+    for one in changed:
+        assert one.obj_what_changed()
+        assert type(one).get_by_uuid(context, one.uuid).revision == one.revision == 1
+
+
+def test_save_writes_all_objects_and_updates_them(kept: Kept, context: Context) -> None:
+    node(context, 1).create()
+    one, move = instance(context), migration(context)
+    one.create()
+    move.create()
+    put(one)
+    move.dest_compute, move.dest_node = HOST, "node-1"
+    claim = NodeClaim(context, node=named(1), instances=[one], migrations=[move])
+
+    with transactions() as begun:
+        claim.save()
+
+    assert len(begun) == (0 if isinstance(kept, KeptElsewhere) else 1)
+    for saved in (one, move):
+        assert not saved.obj_what_changed()
+        assert type(saved).get_by_uuid(context, saved.uuid).revision == saved.revision == 2
+    assert Instance.get_by_uuid(context, one.uuid).node == "node-1"
+
+
+def test_save_on_a_node_that_was_taken_over_or_renamed_writes_nothing(context: Context) -> None:
+    away, renamed = (node(context, number) for number in (1, 2))
+    one, two = (instance(context, number) for number in (1, 2))
+    for created in (away, renamed, one, two):
+        created.create()
+    take(context, away)
+    renamed.hypervisor_hostname = "new-name"
+    renamed.save()
+
+    for number, changed in ((1, put(one, 1)), (2, put(two, 2))):
+        with pytest.raises(ConcurrentSave, match=uuid(f"node {number}")):
+            NodeClaim(context, node=named(number), instances=[changed]).save()
+    assert_unchanged(context, one, two)
+
+
+def test_save_on_a_deleted_node_writes_nothing(context: Context) -> None:
+    gone, one = node(context, 1), instance(context)
+    gone.create()
+    one.create()
+    gone.destroy()
+
+    with pytest.raises(ObjectNotFound, match="node-1 on host host-1"):
+        NodeClaim(context, node=named(1), instances=[put(one)]).save()
+    assert_unchanged(context, one)
+
+
+def test_save_on_an_overlaid_node_needs_its_record_on_the_host(context: Context) -> None:
+    one, two = instance(context, 1), instance(context, 2)
+    one.create()
+    two.create()
+    root = record(1, provider_uuid=named(1).uuid, mode="overlay")
+    ProviderRecordList.replace(context, HOST, INSTANCE, ProviderRecordList(objects=[root]), [])
+
+    NodeClaim(context, node=named(1), instances=[put(one)]).save()
+    ProviderRecordList.replace(context, HOST, INSTANCE, ProviderRecordList(), [root.key])
+    with pytest.raises(ObjectNotFound, match="node-1 on host host-1"):
+        NodeClaim(context, node=named(1), instances=[put(two)]).save()
+
+    assert Instance.get_by_uuid(context, one.uuid).node == "node-1"
+    assert_unchanged(context, two)
+
+
+def test_save_with_a_changed_migration_does_not_save_the_instance(context: Context) -> None:
+    node(context, 1).create()
+    one, move = instance(context), migration(context, status="finished")
+    one.create()
+    move.create()
+    other = Migration.get_by_uuid(context, move.uuid)
+    other.status = "reverting"
+    other.save()
+
+    move.status = "confirming"
+    with pytest.raises(ConcurrentSave, match=move.uuid):
+        NodeClaim(context, node=named(1), instances=[put(one)], migrations=[move]).save()
+    assert_unchanged(context, one)
+
+
+def test_claim_and_takeover_at_once_leave_the_instance_with_its_node(context: Context) -> None:
+    for number in range(ROUNDS):
+        claimed, one = node(context, number), instance(context, number)
+        claimed.create()
+        one.create()
+        known = named(number)
+        put(one, number)
+        _, error = together(
+            lambda claimed=claimed: take(context, claimed),  # type: ignore[misc]
+            lambda one=one, known=known: NodeClaim(context, node=known, instances=[one]).save(),  # type: ignore[misc]
+        )
+        assert error is None or isinstance(error, ConcurrentSave)
+        found = Instance.get_by_uuid(context, one.uuid)
+        place = (None, None) if error else (OTHER, f"node-{number}")
+        assert (found.host, found.node) == place
+
+
+def test_claim_and_rename_at_once_leave_the_instance_with_its_node(context: Context) -> None:
+    for number in range(ROUNDS):
+        claimed, one = node(context, number), instance(context, number)
+        claimed.create()
+        one.create()
+        known = named(number)
+        put(one, number)
+        claimed.hypervisor_hostname = f"new-{number}"
+        rename = RecordBatch(context, host=HOST, driver_instance=INSTANCE, changed_nodes=[claimed])
+        claim = NodeClaim(context, node=known, instances=[one])
+        errors: list[WharfingerError | None] = together(rename.save, claim.save)
+        assert errors[0] is None
+        assert errors[1] is None or isinstance(errors[1], ConcurrentSave)
+        found = Instance.get_by_uuid(context, one.uuid)
+        assert found.node == (None if errors[1] else f"new-{number}")
