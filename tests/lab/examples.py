@@ -26,7 +26,7 @@ _MASKED: Final = (
     (re.compile(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "<uuid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(\+00:00)?"), "<time>"),
     (re.compile(r"\b\d\d:\d\d:\d\d\b"), "<clock>"),
-    (re.compile(r"\b\d+(s|m|h|d)\b"), "<age>"),
+    (re.compile(r"\b\d+ ?(s|m|h|d)\b"), "<age>"),
     (re.compile(r"--+"), "--"),
 )
 
@@ -86,7 +86,7 @@ def masked(text: str, *homes: str) -> str:
 
 @dataclass
 class Shell:
-    """Runs commands in bash, each in the working directory in which the last one has ended."""
+    """Runs commands in bash; each begins with the directory and variables of the one before."""
 
     directory: Path
     environment: Mapping[str, str]
@@ -94,7 +94,7 @@ class Shell:
     def run(self, command: str) -> str:
         """Run a command, require that it succeeds, and return its output."""
         done = subprocess.run(
-            ["bash", "-c", f"{command} && pwd >~/directory"],
+            ["bash", "-c", f"{command} && env -0 >~/environment"],
             cwd=self.directory,
             env=self.environment,
             stdout=subprocess.PIPE,
@@ -103,5 +103,7 @@ class Shell:
             check=False,
         )
         assert done.returncode == 0, f"$ {command}\n{done.stdout}"
-        self.directory = Path(Path(self.environment["HOME"], "directory").read_text().strip())
+        variables = Path(self.environment["HOME"], "environment").read_text().split("\0")
+        self.environment = dict(one.split("=", 1) for one in variables if one)
+        self.directory = Path(self.environment["PWD"])
         return done.stdout

@@ -17,11 +17,15 @@ def make(directory: Path) -> Path:
     """
     venv.create(directory)
     paths = {"base": str(directory), "platbase": str(directory)}
-    required = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (Path(sysconfig.get_path("purelib", "venv", paths)) / "requirements.pth").write_text(
-        "".join(f"{path}\n" for path in required)
+        "".join(f"{path}\n" for path in requirements())
     )
     return directory / "bin"
+
+
+def requirements() -> list[str]:
+    """Return the directories of the packages in the environment that runs the tests."""
+    return [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
 
 
 def install(directory: Path, wheels: Iterable[Path]) -> None:
