@@ -1,7 +1,7 @@
 """Run a real systemd as process 1 of its own namespaces, with only the units of a test.
 
-It sees the machine's files read-only, and empty directories in place of /run, /tmp and parts of
-/var. It needs root, and a kernel with cgroup2.
+It sees the machine's files read-only, a copy of /etc, and empty directories in place of /opt, /run,
+/tmp, /usr/local/bin and parts of /var. It needs root, and a kernel with cgroup2.
 """
 
 import os
@@ -20,14 +20,15 @@ from wharfinger_harnesses.daemons import TIMEOUT, LabError
 SYSTEMD = Path("/lib/systemd/systemd")
 #: A directory that systemd and its services see, even if a unit hides /tmp or /home.
 INSIDE = Path("/run/lab")
+UNITS = INSIDE / "units"
 #: The file for StandardOutput= and StandardError= of services.
-OUTPUT = INSIDE / "units" / "output"
+OUTPUT = UNITS / "output"
 #: The targets on which units depend by default.
-_TARGETS = ("basic", "lab", "network-online", "shutdown", "sysinit")
+_TARGETS = ("basic", "lab", "multi-user", "network-online", "shutdown", "sysinit")
 
 _BECOME_SYSTEMD = r"""
 set -e
-lab=$1 inside=$2 sysusers=$3 python=$4; shift 4
+lab=$1 inside=$2 python=$3; shift 3
 mount --make-rprivate /
 mount -t proc proc /proc
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -39,17 +40,17 @@ for path; do
   mount --bind "$path" $inside/path$number
 done
 cp -a /etc/. $inside/etc
-cp "$sysusers" $inside/sysusers.conf
+rm -rf $inside/etc/systemd/system
+ln -s $inside/units $inside/etc/systemd/system
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-for directory in /tmp /var/lib /var/log /var/tmp; do
+for directory in /opt /tmp /usr/local/bin /var/lib /var/log /var/tmp; do
   mount -t tmpfs tmpfs $directory
 done
 chmod 1777 /tmp /var/tmp
 mount --bind $inside/etc /etc
 mount --bind /dev/null /dev/console
 mount -o remount,bind,ro /
-systemd-sysusers $inside/sysusers.conf
-exec env -i container=lab PATH="$PATH" SYSTEMD_UNIT_PATH=$inside/units \
+exec env -i container=lab PATH="$PATH" SYSTEMD_UNIT_PATH=/etc/systemd/system \
   SYSTEMD_GENERATOR_PATH=$inside/none SYSTEMD_ENVIRONMENT_GENERATOR_PATH=$inside/none \
   /lib/systemd/systemd --unit=lab.target --log-target=null --show-status=no
 """
@@ -67,18 +68,13 @@ def missing() -> str | None:
 
 
 class Systemd(fixtures.Fixture):
-    """systemd with these units: their texts by file name. The file ``sysusers`` has their users.
-
-    Services see the directory ``directory`` of this process as ``INSIDE / "units"``.
-    """
+    """systemd whose units are in ``directory``, which services see as ``UNITS``."""
 
     directory: Path
     _process: "subprocess.Popen[bytes]"
 
-    def __init__(self, units: Mapping[str, str], sysusers: Path) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._units = units
-        self._sysusers = sysusers
         self._paths = [path for path in sys.path if Path(path).is_dir() and path]
 
     @property
@@ -102,17 +98,12 @@ class Systemd(fixtures.Fixture):
         lab.chmod(0o755)
         self.directory = lab / "units"
         self.directory.mkdir()
-        for name, text in {
-            **dict.fromkeys(map("{}.target".format, _TARGETS), ""),
-            **self._units,
-        }.items():
-            path = self.directory / name
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(text or "[Unit]\nDefaultDependencies=no\n")
+        for name in _TARGETS:
+            (self.directory / f"{name}.target").write_text("[Unit]\nDefaultDependencies=no\n")
         self._group = Path(tempfile.mkdtemp(prefix="wharfinger-lab-", dir=_cgroup2()))
         self.addCleanup(self._remove_group)
         self._errors = lab / "stderr"
-        arguments = (lab, INSIDE, self._sysusers, sys.base_prefix, *self._paths)
+        arguments = (lab, INSIDE, sys.base_prefix, *self._paths)
         with self._errors.open("w") as errors:
             self._process = subprocess.Popen(
                 [

@@ -1,4 +1,7 @@
-"""The unit of the agent, which systemd-analyze checks and a real systemd runs."""
+"""The unit of the agent, which systemd-analyze checks and a real systemd runs.
+
+The commands of docs/how-to/running-the-agent.rst install and start it.
+"""
 
 import re
 import shutil
@@ -9,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.lab import systemd
-from tests.lab.systemd import OUTPUT, Systemd
+from tests.lab.examples import blocks, check
+from tests.lab.systemd import OUTPUT, UNITS, Systemd
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 FILES = REPOSITORY / "etc" / "wharfinger"
 NAME = "wharfinger-agent.service"
 UNIT = FILES / "systemd" / NAME
+PAGE = REPOSITORY / "docs" / "how-to" / "running-the-agent.rst"
 #: An exposure level of 2.0; systemd-analyze expects tenths.
 WORST_EXPOSURE = "20"
 #: systemd before 253 logs this: it ignores the type of the unit, and uses the line before it.
@@ -29,34 +34,56 @@ def analyze(*arguments: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def drop_in(lab: Systemd, command: str, *lines: str) -> str:
-    """Return a drop-in that runs another command, and does not wait for the network."""
-    environment = " ".join(f"{name}={value}" for name, value in lab.environment.items())
-    return "\n".join(
-        [
-            "[Service]",
-            "ExecStart=",
-            f"ExecStart={lab.python} {command}",
-            f"Environment={environment}",
-            f"StandardOutput=append:{OUTPUT}",
-            *lines,
-            "",
-        ]
-    )
-
-
 @pytest.fixture
 def lab() -> Iterator[Systemd]:
-    with Systemd({NAME: UNIT.read_text()}, FILES / "sysusers.d" / "wharfinger.conf") as lab:
+    """A systemd, and files as an installation in /opt/wharfinger has them."""
+    with Systemd() as lab:
+        program = lab.directory / "opt" / "wharfinger" / "bin" / "wharfinger"
+        shutil.copytree(FILES, lab.directory / "opt" / "wharfinger" / "share" / "wharfinger")
+        program.parent.mkdir()
+        program.write_text(f"#!{lab.python}\nfrom wharfinger.cli.entry_point import main\nmain()\n")
+        program.chmod(0o755)
+        sample = FILES / "sample"
+        shutil.copy(sample / "host.xml", lab.directory)
+        configuration = lab.directory / "etc" / "wharfinger" / "wharfinger.conf"
+        configuration.parent.mkdir(parents=True)
+        configuration.write_text(
+            (sample / "wharfinger.conf")
+            .read_text()
+            .replace("@demo@", "/var/lib/wharfinger")
+            .replace("test://$state_path/", f"test://{UNITS}/")
+        )
+        for name in ("etc", "opt"):
+            assert lab.run("cp", "-r", f"{UNITS}/{name}/wharfinger", f"/{name}").returncode == 0
         yield lab
 
 
-def start(lab: Systemd, text: str) -> None:
+def start(lab: Systemd, *lines: str) -> None:
+    """Install and start the unit as the page says, with a drop-in that has these lines."""
+    environment = " ".join(f"{name}={value}" for name, value in lab.environment.items())
     path = lab.directory / f"{NAME}.d" / "test.conf"
     path.parent.mkdir()
-    path.write_text(text)
-    lab.systemctl("daemon-reload")
-    lab.systemctl("start", NAME)
+    path.write_text(
+        "\n".join(
+            [
+                "[Service]",
+                f"Environment={environment}",
+                f"StandardOutput=append:{OUTPUT}",
+                *lines,
+                "",
+            ]
+        )
+    )
+    [block] = [block for block in blocks(PAGE.read_text()) if block.run_by]
+    for command, shown in block.commands:
+        done = lab.run("bash", "-c", f"{command} 2>&1")
+        assert done.returncode == 0, f"$ {command}\n{done.stdout}{lab.output()}"
+        check(command, shown, done.stdout)
+
+
+def notifying(lab: Systemd) -> tuple[str, str]:
+    """Return the lines that start the program that notifies systemd, in place of the agent."""
+    return "ExecStart=", f"ExecStart={lab.python} -m tests.lab.notifying_program"
 
 
 def begin_reload(lab: Systemd) -> None:
@@ -68,7 +95,7 @@ def begin_reload(lab: Systemd) -> None:
 
 def test_unit_is_accepted_by_systemd_analyze(tmp_path: Path) -> None:
     unit = tmp_path / NAME
-    unit.write_text(UNIT.read_text().replace("/usr/bin/wharfinger", "/bin/true"))
+    unit.write_text(UNIT.read_text().replace("ExecStart=wharfinger", "ExecStart=true"))
 
     done = analyze("verify", "--man=no", str(unit))
 
@@ -85,8 +112,7 @@ def test_unit_has_a_low_exposure_level() -> None:
 
 @needs_systemd
 def test_program_that_notifies_is_ready_reloads_and_leaves_no_process(lab: Systemd) -> None:
-    program = "-m tests.lab.notifying_program"
-    start(lab, drop_in(lab, program))
+    start(lab, *notifying(lab))
 
     assert lab.show(NAME, "ActiveState") == "active"
     assert lab.show(NAME, "StatusText").startswith("child ")
@@ -104,8 +130,7 @@ def test_program_that_notifies_is_ready_reloads_and_leaves_no_process(lab: Syste
 
 @needs_systemd
 def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
-    program = "-m tests.lab.notifying_program"
-    start(lab, drop_in(lab, program, "WatchdogSec=1", "RestartSec=100ms"))
+    start(lab, *notifying(lab), "WatchdogSec=1", "RestartSec=100ms")
 
     lab.systemctl("kill", "--signal=USR2", "--kill-whom=main", NAME)
 
@@ -117,18 +142,7 @@ def test_program_that_hangs_is_restarted_by_the_watchdog(lab: Systemd) -> None:
 def test_agent_with_the_libvirt_driver_starts_reloads_and_stops_under_the_unit(
     lab: Systemd,
 ) -> None:
-    sample = FILES / "sample"
-    shutil.copy(sample / "host.xml", lab.directory)
-    configuration = (sample / "wharfinger.conf").read_text()
-    (lab.directory / "wharfinger.conf").write_text(
-        configuration.replace("@demo@", "/var/lib/wharfinger").replace(
-            "test://$state_path/", f"test://{OUTPUT.parent}/"
-        )
-    )
-    program = "from wharfinger.cli.entry_point import main; main()"
-    command = f"-c '{program}' -v --config-file {OUTPUT.parent}/wharfinger.conf agent"
-
-    start(lab, drop_in(lab, command))
+    start(lab)
 
     lab.wait_for_output("gpus: 9 changes written")
     status = lab.run("cat", f"/proc/{lab.show(NAME, 'MainPID')}/status").stdout
