@@ -1,4 +1,4 @@
-"""The image of the agent: its Containerfile, and a built image if a builder has the base image."""
+"""The image and the container of the agent, and a built image if a builder has the base image."""
 
 import json
 import re
@@ -7,6 +7,7 @@ import subprocess
 from io import BytesIO
 
 import pytest
+import yaml  # type: ignore[import-untyped]
 from dockerfile_parse import DockerfileParser
 
 from tests.packaging.conftest import REPOSITORY
@@ -72,6 +73,23 @@ def test_image_writes_only_to_its_volumes(parsed: DockerfileParser) -> None:
     assert json.loads(volumes) == ["/var/lib/wharfinger", "/run/wharfinger"]
     assert directory == "/var/lib/wharfinger"  # the home directory, where caches of the user are
     assert last_stage(parsed)["COPY"] == ["--from=build /opt/wharfinger /opt/wharfinger"]
+
+
+def test_container_has_the_volumes_of_the_image_and_the_stop_time_of_the_unit(
+    parsed: DockerfileParser,
+) -> None:
+    compose = yaml.safe_load((REPOSITORY / "compose.yaml").read_text())
+    agent = compose["services"]["agent"]
+    (volumes,) = last_stage(parsed)["VOLUME"]
+    configuration, *own = (volume.split(":") for volume in agent["volumes"])
+    (stop,) = re.findall(r"^TimeoutStopSec=(\d+)$", UNIT.read_text(), re.MULTILINE)
+
+    assert agent["read_only"]
+    assert agent["build"] == {"context": ".", "dockerfile": CONTAINERFILE.name}
+    assert configuration == ["/etc/wharfinger", "/etc/wharfinger", "ro"]
+    assert [target for _, target in own] == json.loads(volumes)
+    assert {name for name, _ in own} == compose["volumes"].keys()
+    assert agent["stop_grace_period"] == f"{stop}s"
 
 
 def test_build_context_has_only_files_that_the_ignore_file_allows(parsed: DockerfileParser) -> None:
