@@ -2,7 +2,7 @@
 
 An example is a block of commands after ``$``, with the output of each. A comment before it,
 ``.. before: NAME`` or ``<!-- before: NAME -->``, names the preparation by the test. An example with
-the comment ``run by: PATH`` is run by that test, and one with ``not run: REASON`` by no test.
+the comment ``run by: PATH`` is run by that test.
 """
 
 import re
@@ -16,7 +16,7 @@ from typing import Final
 
 #: A block of commands, or a comment for the next one.
 _PART: Final = re.compile(
-    r"^ *(?:\.\.|<!--) (?P<kind>before|run by|not run): (?P<text>.+?)(?: -->)?\n"
+    r"^ *(?:\.\.|<!--) (?P<kind>before|run by): (?P<text>.+?)(?: -->)?\n"
     r"|^(?P<indent> +)\$ .*\n(?:(?P=indent).*\n|\n(?=(?P=indent)))*",
     re.MULTILINE,
 )
@@ -36,13 +36,11 @@ class Block:
     """An example: its commands, each with the output on the page.
 
     ``before`` names the preparation by the test. ``run_by`` is another test that runs the example.
-    ``reason`` says why no test runs it.
     """
 
     commands: tuple[tuple[str, str], ...]
     before: str | None = None
     run_by: str | None = None
-    reason: str | None = None
 
 
 def blocks(page: str) -> Iterator[Block]:
@@ -52,8 +50,7 @@ def blocks(page: str) -> Iterator[Block]:
         if part["kind"]:
             comment[part["kind"]] = part["text"]
         else:
-            named = map(comment.get, ("before", "run by", "not run"))
-            yield Block(tuple(commands(part[0])), *named)
+            yield Block(tuple(commands(part[0])), comment.get("before"), comment.get("run by"))
             comment = {}
 
 
