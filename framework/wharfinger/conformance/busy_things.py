@@ -15,10 +15,10 @@ from wharfinger.providers.device_function_traits import function_traits
 class BusyThings:
     """Makes things of the harness busy and free, and checks Placement.
 
-    ``before`` has the contents of Placement without busy things. The providers of busy things and
-    their descendants must be fully reserved. All other providers must be as in ``before``. A busy
-    device may also have another function trait, and other providers of its ``programming_scope``
-    may be reserved.
+    ``before`` has the contents of Placement from before a thing was busy. The providers of busy
+    things and their descendants must be fully reserved. All other providers must be as in
+    ``before``. A busy device may also have another function trait, and other providers of its
+    ``programming_scope`` may be reserved.
     """
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:

@@ -38,7 +38,7 @@ class _Builtin(ctypes.Structure):
 
 
 class _Clock:
-    """A function that returns the time; ``later`` adds the shift to its result."""
+    """A replaceable C function that returns the time; ``later`` adds the shift to its result."""
 
     def __init__(self, clock: Any, kind: Any, later: Callable[..., Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents

@@ -533,7 +533,7 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents; if each play has other names and uuids, with those of the reference."""
+        """Return contents, renamed as the function ``_alike`` does if each play has other names."""
         if self._reference is None or self._reference.is_repeatable:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))

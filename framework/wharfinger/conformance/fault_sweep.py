@@ -69,7 +69,7 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each call of a cycle meet the fault in turn: after a change, and at the start.
+        """Let each call of a cycle meet the fault in turn: after a change, and after a restart.
 
         Raise Violation if a published tree is neither the old nor the new one. Raise NotShown if no
         cycle makes a call, or no fault has an effect.

@@ -64,9 +64,9 @@ class Harness(abc.ABC):
     The name of a thing is the name of its provider. A method returns when the driver can see its
     effect. If a method raises, the result of the rule is "not run".
 
-    The kit calls ``start`` first, ``reset`` before a rule if the backend may have changed, and
-    ``stop`` last. It calls all methods in one thread. Meanwhile the driver may wait for the backend
-    in another thread.
+    The kit calls ``start`` first, ``reset`` before most rules and within some, and ``stop`` last.
+    It calls all methods in one thread. Meanwhile the driver may wait for the backend in another
+    thread.
     """
 
     #: Whether a driver in another process reaches the backend with the same configuration.
@@ -198,9 +198,9 @@ class Harness(abc.ABC):
     def use(self, thing: str) -> None:
         """Let a consumer, such as an instance of nova, use a part of a thing.
 
-        The totals of the thing stay, and the thing is not busy. Before this call, the kit has
-        allocated a part of it in Placement. Without this method, the kit does not find a driver
-        that publishes only the unused part.
+        The totals of the thing stay, and the thing is not busy. The kit may have allocated a part
+        of it in Placement before. Without this method, the kit does not find a driver that
+        publishes only the unused part.
         """
         raise NotImplementedError
 

@@ -42,7 +42,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """One play of the history with the driver in another process, which is killed in each case."""
+    """One play of the history with the driver in another process, which each case kills."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]
@@ -116,7 +116,7 @@ class _Found:
 
 
 def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Return whether a driver in another process writes files, and whether its calls are seen.
+    """Return whether a driver in another process writes files, and whether the harness sees calls.
 
     Raise Unproven if it publishes something else than a driver in this process.
     """

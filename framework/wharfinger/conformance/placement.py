@@ -109,7 +109,7 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Create a provider with its custom traits and resource classes, as another program would.
+        """Create a provider and its custom traits and resource classes, as another program would.
 
         ``parent`` is the name of the parent provider, None for a root.
         """

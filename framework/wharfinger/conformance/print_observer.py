@@ -130,7 +130,7 @@ class _Redirect:
 class _Bytes(io.RawIOBase):
     """The raw stream below the redirected sys.stdout or sys.stderr.
 
-    Text of the caller and of the driver's threads goes to ``noted``, other text to ``kept``.
+    Text of the caller and of the driver's threads goes to file ``noted``, other text to ``kept``.
     """
 
     def __init__(self, number: int, kept: int, noted: int) -> None:

@@ -114,7 +114,7 @@ class _Exercise:
             self._ask()
 
     def _fail(self) -> None:
-        """Call the driver's methods during and after each kind of fault."""
+        """Call the driver's methods during and after each fault of ``_FAULTS``."""
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)

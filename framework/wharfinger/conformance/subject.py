@@ -193,7 +193,7 @@ class Subject:
         return self._directory / f"state-{self._begun}"
 
     def begin_check(self) -> None:
-        """Make a new state directory; call ``begin`` if the backend may have changed."""
+        """Make a new state directory; call ``begin`` if backend or Placement may have changed."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -274,13 +274,15 @@ class Subject:
 
     def _see_things(self, things: Sequence[str]) -> None:
         if len({*things}) < _FEWEST or len({*things}) != len(things):
-            raise NotShown(f"the harness has the things {[*things]}, not {_FEWEST} or more")
+            raise NotShown(
+                f"the harness has the things {[*things]}, not {_FEWEST} or more different ones"
+            )
         if self._count not in (None, len(things)):
             raise NotShown(f"the harness has {len(things)} things after a reset, not {self._count}")
         self._count = len(things)
 
     def load(self) -> Instance:
-        """Return a new driver instance, not connected; its calls notify ``observers``."""
+        """Return a new driver instance, not connected; calls to it notify ``observers``."""
         conf = self.configured()
         with suppress(DriverLoadError):
             _ = self.kind  # imports the driver, so that observers do not see the import

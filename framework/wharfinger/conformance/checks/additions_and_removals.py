@@ -113,7 +113,7 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Remove one or two of at least four things, and put them back; the others must stay."""
+    """Remove one or two of at least four things, and put them back; no other may change."""
     harness = subject.harness
     with subject.publishing() as publishing:
         while len(harness.things()) < _SEVERAL:

@@ -181,7 +181,7 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Raise Violation if a thing's ``programming_scope`` lacks its uuid, or has unknown ones.
+    """Raise Violation if a thing's ``programming_scope`` lacks its uuid, or has undescribed ones.
 
     ``function_trait`` must return the name of a trait.
     """
@@ -213,7 +213,7 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Let each call of ``program`` get half an answer in turn.
+    """Program a thing while each backend call in turn gets half an answer.
 
     Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
     """
@@ -225,10 +225,10 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
 
 
 def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = None) -> int:
-    """Program a thing while call ``at`` gets half an answer; return the number of calls.
+    """Program a thing while backend call ``at`` gets half an answer; return the number of calls.
 
-    Raise Violation as ``refuses_what_was_not_begun`` does. ``asked`` replaces the function of the
-    image.
+    Raise Violation as ``refuses_what_was_not_begun`` does. The driver gets ``asked`` in place of
+    the image's function.
     """
     subject.begin()
     harness = subject.harness
@@ -328,8 +328,7 @@ def _see_not_clean(driver: ComputeDriver, uuid: str, thing: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(
-                f"is_clean of {thing} returns True for a cleaning after a time {later} in the "
-                "future",
+                f"is_clean of {thing} returns True for a time {later} in the future",
                 "False, since no cleaning can have taken place after a future time. If free things "
                 "of the backend never have to be cleaned, set the harness's attribute cleaning to "
                 "unsupported(REASON)",

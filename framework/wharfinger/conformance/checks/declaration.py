@@ -60,7 +60,7 @@ def quiet(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def options_listed(subject: Subject) -> None:
-    """Raise Violation if the driver registers an option that its package does not list."""
+    """Raise Violation if the driver registers an option that its oslo.config.opts does not list."""
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}

@@ -107,7 +107,10 @@ def restarted(subject: Subject) -> None:
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Call a driver instance in four threads in turn; two threads' descriptions must be equal."""
+    """Connect a driver instance, describe twice and disconnect, each in a new thread.
+
+    Both descriptions must be equal.
+    """
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = driver_instance_loader.connected(driver)
