@@ -213,18 +213,19 @@ class Harness(abc.ABC):
         """
         raise NotImplementedError
 
-    # Methods for drivers with the capability in brackets.
+    # Methods for drivers with a certain capability.
 
     def use_old_layout(self) -> OldLayout:
         """Let consumers use a node whose inventory has to move, and return its old layout.
 
-        The driver raises ReshapeNeeded when it finds this node (``reshape``).
+        The driver raises ReshapeNeeded when it finds this node. Only for drivers that support
+        ``reshape``.
         """
         raise NotImplementedError
 
     def image(self, thing: str) -> tuple[str, str]:
-        """Return the uuid of an image for a thing, and the function of the image (``programming``).
+        """Return the uuid of an image for a thing, and the function of the image.
 
-        The thing must not have this function yet.
+        The thing must not have this function yet. Only for drivers that support ``programming``.
         """
         raise NotImplementedError

@@ -57,7 +57,7 @@ class Subject:
     """One driver under test, with a backend and a Placement.
 
     The backend is that of the ``harness``, or that of ``config_file``, which the kit only reads.
-    ``seed`` and ``examples`` are for the random histories.
+    ``seed`` draws the random histories and the faults; ``examples`` counts the histories.
     """
 
     def __init__(
