@@ -194,7 +194,10 @@ class ConfigurationFileError(WharfingerError):
 
 
 class DriverError(WharfingerError):
-    """An error of a driver or its backend; ``driver`` is the name of the driver instance."""
+    """An error of a driver or its backend.
+
+    ``driver`` is the name of the driver instance; in DriverLoadError, that of the driver.
+    """
 
     driver: str
 
@@ -305,7 +308,7 @@ class ProviderMissing(WharfingerError):
 
 
 class ChildReplaced(WharfingerError):
-    """A device's provider with a new uuid was fully reserved, since the former one is reserved."""
+    """A new provider was fully reserved: its device may be that of a former, reserved provider."""
 
     template = (
         "provider {provider} ({uuid}) was fully reserved: the driver reports it in place of "

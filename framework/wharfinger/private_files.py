@@ -41,7 +41,7 @@ def make_file(path: Path) -> None:
 
 
 def make_database(path: Path) -> None:
-    """Create or check the file of a SQLite database, and check SQLite's other files of it.
+    """Create or check the file of a SQLite database, and check the files of SQLite beside it.
 
     Raises StateError, OSError.
     """

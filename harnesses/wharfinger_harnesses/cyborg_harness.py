@@ -123,7 +123,7 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.tables.write([*map(self._copy, numbers)])
 
     def _copy(self, number: int) -> Rows:
-        """Publish a device in Placement; return its rows for Cyborg's database."""
+        """Publish the device with this number in Placement; return its rows for Cyborg."""
         model, part = self._models[_kind(number)], _part(number)
         client, provider = self.placement.client, _provider(part)
         generation = client.create_provider(provider, _thing(part), _ROOT).generation
@@ -199,7 +199,7 @@ class CyborgHarness(ServiceHarness):
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Free a busy thing; create its provider for that time, since Cyborg needs the provider."""
+        """Free a busy thing; meanwhile create its deleted provider again, since Cyborg needs it."""
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)

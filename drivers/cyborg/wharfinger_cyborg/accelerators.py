@@ -29,8 +29,8 @@ class _Source(Protocol):  # ``Cyborg`` of the module ``client``
 class Snapshot:
     """The accelerators of Cyborg at one time.
 
-    ``hosts`` have devices. ``deployables`` are by provider uuid. ``binding`` has the uuids of the
-    accelerator requests that Cyborg is binding, by provider uuid.
+    ``hosts`` are those with devices. ``deployables`` are by provider uuid. ``binding`` has the
+    uuids of the accelerator requests that Cyborg is binding, by provider uuid.
     """
 
     hosts: frozenset[str] = frozenset()

@@ -143,7 +143,10 @@ class CyborgDriver(ComputeDriver):
             self._host_by_provider[uuid] = nodename
 
     def get_problems(self) -> list[str]:
-        """Return one message for each deployable that is not published or not overlaid."""
+        """Return one message for each deployable that the driver could not overlay or publish.
+
+        With publish = own, the driver publishes; otherwise it overlays.
+        """
         snapshot = self._connected().snapshot
         is_overlay = self._section.publish is PublishingMode.OVERLAY
         why = self._not_overlaid if is_overlay else self._not_published
@@ -198,7 +201,7 @@ class CyborgDriver(ComputeDriver):
     def current_function(self, provider_uuid: str) -> str | None:
         """Return the function that Cyborg's agent found; raises BackendError if it is unknown.
 
-        After a programming by this process, it is unknown.
+        Once this process has programmed the device, the function stays unknown.
         """
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"

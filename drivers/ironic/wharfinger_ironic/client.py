@@ -111,7 +111,7 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """Raise BackendError if the credentials may not list all nodes, or all of ``node_owner``.
+        """Raise BackendError if the credentials may not list all nodes (of ``node_owner``, if set).
 
         Ironic itself reports no error then, but lists fewer nodes.
         """

@@ -23,9 +23,9 @@ _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 class MdevTypeSection:
     """Options of an mdev type.
 
-    ``addresses`` are the PCI addresses of the devices that offer the type. If empty, all devices
-    that no other type names offer it. ``max_instances`` is the limit for the whole host, None for
-    no limit.
+    ``addresses`` are the PCI addresses of the devices that offer the type. If empty, these are
+    the devices that can offer it and that no other type names. ``max_instances`` is the limit for
+    the whole host, None for no limit.
     """
 
     section: str

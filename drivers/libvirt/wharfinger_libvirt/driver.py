@@ -260,7 +260,7 @@ class LibvirtDriver(ComputeDriver):
             provider_tree.update_inventory(uuid, {})
 
     def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
-        """Return a provider's published inventories of mdev types' classes, with reserved = 0."""
+        """Return a provider's published inventories in classes of mdev types, with reserved = 0."""
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}

@@ -50,7 +50,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield (provider uuid, mdev) for each mdev on ``devices`` with none of ``other_types``."""
+        """Yield (provider uuid, mdev) for each mdev on ``devices`` but those of ``other_types``."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")
@@ -143,7 +143,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two maps from mdev to provider uuid: mdevs with certain room, and the others."""
+    """Return two maps of mdev to provider uuid: mdevs that the capacity counts, and the others."""
     sure: dict[str, str] = {}
     others: dict[str, str] = {}
     for uuid, mdev in move.mdevs():

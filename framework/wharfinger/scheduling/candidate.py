@@ -48,7 +48,7 @@ class Candidate:
         return len(set(alone)) == len(alone)
 
     def is_whole(self, groups: Sequence[RequestGroup], *, has_mappings: bool) -> bool:
-        """Return whether the candidate's mappings and provider summaries are complete."""
+        """Return whether the mappings fit the groups, and all providers have summaries."""
         takers = {group.suffix for group in groups if group.resources}
         mapped = {uuid for suffix in takers for uuid in self.mappings.get(suffix, ())}
         sources = mapped | self.allocations.keys()

@@ -40,7 +40,8 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The candidates found, in Placement's order.
 
-    ``dropped`` counts the refused candidates of the last answer, by filter, or "group_policy".
+    ``dropped`` counts the refused candidates, by filter or "group_policy"; after requests with
+    higher and higher limits, only those of the last answer.
     """
 
     candidates: tuple[Candidate, ...]
@@ -140,7 +141,7 @@ class CandidateSearch:
 
 
 def _gets_wrong_amounts(request: ResourceRequest) -> bool:
-    """Return whether Placement 16 would answer the request with wrong amounts, as observed."""
+    """Return whether a fault of Placement 16 would give the request's candidates wrong amounts."""
     if request.group_policy != "isolate":
         return False
     unnumbered = [group for group in request.groups if group.suffix == UNNUMBERED]

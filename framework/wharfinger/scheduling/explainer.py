@@ -113,7 +113,7 @@ def _most(request: ResourceRequest) -> int:
 
 
 def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """Yield requests with more and more conditions; the last is the request itself."""
+    """Yield steps and requests with more and more conditions, the request itself last."""
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)
     together = replace(request, groups=takers, same_subtree=(), group_policy=policy_needed(takers))

@@ -199,8 +199,8 @@ def from_flavor(
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
     """Return the extra spec that requests each resource class and trait of a flavor.
 
-    They are by kind ("resources" or "trait"), suffix of the group (None for the root provider) and
-    name. Raises InvalidRequest.
+    The keys are (kind, suffix, name). The kind is "resources" or "trait"; the suffix is that of the
+    group, None for the root provider. Raises InvalidRequest.
     """
     draft = _read(flavor)
     found = {

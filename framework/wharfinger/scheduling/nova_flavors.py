@@ -36,8 +36,8 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 def confined(flavor: Flavor) -> dict[str, str]:
     """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
 
-    Extra specs to remove get the amount 0. Raises InvalidRequest for a flavor that extra specs
-    cannot protect.
+    The old extra spec of a class that moves to another group gets the amount 0. Raises
+    InvalidRequest for a flavor that extra specs cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
@@ -128,7 +128,7 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a trait that cannot stay in the group without a suffix."""
+    """Raise InvalidRequest for a trait that may be meant for a class which moves."""
     traits = set(group.traits.required)
     if stays:
         traits = {one for one in traits if not one.startswith(_TRAITS_OF_ROOT)} - {ownership.NOVA}

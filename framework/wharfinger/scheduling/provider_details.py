@@ -153,8 +153,8 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
     """Return a Reserved for each provider of which a driver instance has fully reserved a class.
 
-    ``classes`` (the fully reserved resource classes) and the result are by provider uuid. Raises
-    ObjectError, StateError.
+    Its reason is UNSAID. ``classes`` (the fully reserved resource classes) and the result are by
+    provider uuid. Raises ObjectError, StateError.
     """
     return {
         record.provider_uuid: Reserved(

@@ -105,8 +105,8 @@ class ResourceRequest:
 
     The ``group_policy`` "isolate" forbids groups with suffixes to share a provider. Each
     ``same_subtree`` is a set of suffixes: the provider of one of these groups must be an ancestor
-    of the other groups' providers. ``root`` are conditions on the root provider. ``limit`` is the
-    largest number of candidates. Raises InvalidRequest.
+    of the other groups' providers, or the same provider. ``root`` are conditions on the root
+    provider. ``limit`` is the largest number of candidates. Raises InvalidRequest.
     """
 
     groups: tuple[RequestGroup, ...]

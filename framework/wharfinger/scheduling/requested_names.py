@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return each Place of the traits in a flavor's request, and each of its resource classes.
+    """Return two lists: the Places of the traits and of the classes in a flavor's request.
 
     Raises InvalidRequest.
     """
