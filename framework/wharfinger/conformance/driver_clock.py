@@ -1,20 +1,23 @@
 """Measure from another process how long the calls to a driver take.
 
-The driver's process writes to shared memory which method runs. Time in which its thread waits for a
-processor does not count.
+The driver's process writes to shared memory which method runs. Time in which one of its threads, or
+a process that it has started, waits for a processor does not count.
 """
 
 import mmap
 import struct
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 #: The number of beginnings and ends of calls; then for the driver and for the harness the fields
 #: of a _Party.
-_PAGE: Final = struct.Struct("Qqq48sqq48s")
+_PAGE: Final = struct.Struct("Qq48sq48s")
 _NAME_BYTES: Final = 48
 #: The value of ``running`` if neither the driver nor the harness runs.
 _KIT: Final = "the kit"
@@ -55,7 +58,7 @@ class RunningCalls:
         with self._lock:
             self._count += 1
             party.calls += by
-            party.thread, party.method = threading.get_native_id(), method
+            party.method = method
             data = (part for one in (self._driver, self._harness) for part in one.data())
             _PAGE.pack_into(self._page, 0, self._count, *data)
 
@@ -71,33 +74,45 @@ class DriverClock:
         with path.open("rb") as file:
             self._page: Final = mmap.mmap(file.fileno(), _PAGE.size, access=mmap.ACCESS_READ)
         self.pid = pid
-        #: Seconds in calls to the driver since ``restart``.
-        self.used = 0.0
-        #: Seconds since a call to the driver or to the harness has begun or ended.
-        self.still = 0.0
+        self._used: Final = _Time()
+        self._still: Final = _Time()
         #: The method that ran at the last ``read``, and whose it is.
         self.running = _KIT
         self._count = 0
         self._last = time.monotonic()
-        self._waited: dict[int, float] = {}
+        self._waited: Mapping[int, float] = {}
+
+    @property
+    def used(self) -> float:
+        """Seconds in calls to the driver since ``restart``."""
+        return self._used.seconds
+
+    @property
+    def still(self) -> float:
+        """Seconds since a call to the driver or to the harness has begun or ended."""
+        return self._still.seconds
 
     def restart(self) -> None:
         """Set ``used`` and ``still`` to 0."""
         self.read()
-        self.used = self.still = 0.0
+        self._used.clear()
+        self._still.clear()
 
     def read(self) -> None:
         """Update ``used``, ``still`` and ``running``."""
         count, *parts = _PAGE.unpack_from(self._page)
-        driver, harness = _Party.of(*parts[:3]), _Party.of(*parts[3:])
-        now = time.monotonic()
+        driver, harness = _Party.of(*parts[:2]), _Party.of(*parts[2:])
+        now, waited = time.monotonic(), _waited_for_processor(self.pid)
         elapsed, self._last = now - self._last, now
-        threads = [one.thread for one in (driver, harness) if one.calls > 0] or [self.pid]
-        elapsed = max(elapsed - max(map(self._waited_for_processor, threads)), 0)
-        self.still = 0.0 if count != self._count else self.still + elapsed
+        waits = {one: all - self._waited.get(one, 0.0) for one, all in waited.items()}
+        self._waited = waited
+        if count != self._count:
+            self._still.clear()
+        else:
+            self._still.add(elapsed, waits)
         self._count = count
         if driver.calls > 0:
-            self.used += elapsed
+            self._used.add(elapsed, waits)
         self.running = (
             f"the driver's {driver.method}"
             if driver.calls > 0
@@ -116,16 +131,43 @@ class DriverClock:
         """Return whether the harness ran at the last ``read``, and the driver did not."""
         return self.running.startswith("the harness's ")
 
-    def _waited_for_processor(self, thread: int) -> float:
-        # The second figure, in nanoseconds (Linux, Documentation/scheduler/sched-stats.rst).
-        try:
-            text = Path(f"/proc/{self.pid}/task/{thread}/schedstat").read_text()
-            waited = int(text.split()[1]) / 1e9
-        except (OSError, IndexError, ValueError):
-            return 0.0
-        before = self._waited.get(thread, waited)
-        self._waited[thread] = waited
-        return waited - before
+
+class _Time:
+    """A time less the longest wait for a processor among the threads.
+
+    A sum of their waits could be longer than the time.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._elapsed = 0.0
+        self._waits = defaultdict[int, float](float)
+
+    def add(self, elapsed: float, waits: Mapping[int, float]) -> None:
+        self._elapsed += elapsed
+        for thread, seconds in waits.items():
+            self._waits[thread] += seconds
+
+    @property
+    def seconds(self) -> float:
+        return self._elapsed - max(self._waits.values(), default=0.0)
+
+
+def _waited_for_processor(pid: int) -> Mapping[int, float]:
+    """Return the seconds that each thread of a process and of its descendants has waited."""
+    waited, processes = {}, [pid]
+    for process in processes:  # grows meanwhile
+        with suppress(OSError):  # the process has ended
+            for thread in [*Path(f"/proc/{process}/task").iterdir()]:
+                with suppress(OSError):  # the thread has ended
+                    # The second figure, in nanoseconds (Linux,
+                    # Documentation/scheduler/sched-stats.rst).
+                    nanoseconds = (thread / "schedstat").read_text().split()[1]
+                    waited[int(thread.name)] = int(nanoseconds) / 1e9
+                    processes += map(int, (thread / "children").read_text().split())
+    return waited
 
 
 @dataclass
@@ -134,13 +176,12 @@ class _Party:
 
     #: The number of calls in progress.
     calls: int = 0
-    #: The thread and the method of the call that began or ended last.
-    thread: int = 0
+    #: The method of the call that began or ended last.
     method: str = ""
 
-    def data(self) -> tuple[int, int, bytes]:
-        return self.calls, self.thread, self.method.encode()[:_NAME_BYTES]
+    def data(self) -> tuple[int, bytes]:
+        return self.calls, self.method.encode()[:_NAME_BYTES]
 
     @classmethod
-    def of(cls, calls: int, thread: int, method: bytes) -> "_Party":
-        return cls(calls, thread, method.rstrip(b"\0").decode(errors="replace"))
+    def of(cls, calls: int, method: bytes) -> "_Party":
+        return cls(calls, method.rstrip(b"\0").decode(errors="replace"))

@@ -98,8 +98,12 @@ class Elsewhere:
 
     def run(self, cycle_type: str) -> Sequence[str]:
         """Do what ``Driving.run`` describes. The death of the process is returned as a problem."""
+        with self._subject.in_another_process():
+            return self._run(cycle_type)
+
+    def _run(self, cycle_type: str) -> Sequence[str]:
         if cycle_type == "restart":
-            self.stop()
+            self._stop()
         if self._process is None:
             self._process = self._forks.make(
                 {
@@ -134,6 +138,10 @@ class Elsewhere:
 
     def stop(self) -> None:
         """Let the process end, and wait for it."""
+        with self._subject.in_another_process():
+            self._stop()
+
+    def _stop(self) -> None:
         if self._process is not None:
             _, orders, answers = self._process
             with suppress(OSError):

@@ -19,12 +19,11 @@ from wharfinger.conformance.rules import Rule
 from wharfinger.conformance.run_options import Asked
 
 #: Seconds between two checks of a process that has not answered.
-_INTERVAL: Final = 0.05
+_INTERVAL: Final = 0.1
 #: Seconds for a process to end after it has closed its pipe, or to write its stacks.
 _GRACE: Final = 1.0
-#: The least limit, in seconds, for the kit's own work between two calls. It waits for 9 s at most,
-#: on two processors with a load of 15, for a process that it has started.
-_OWN_TIME: Final = 60.0
+#: The least limit, in seconds, for the kit's own work between two calls, which takes up to 1 s.
+_OWN_TIME: Final = 5.0
 #: Lines of the process's output that a failure shows.
 _LINES: Final = 30
 #: The environment variable that marks the process and every process that it starts.

@@ -15,6 +15,7 @@ from oslo_config import cfg
 
 from tests.lab.conformance.harnesses import WorldHarness
 from tests.lab.conformance.honest import Facts, MachinesDriver
+from wharfinger.conformance import second_process
 from wharfinger.conformance.harness import Harness
 from wharfinger.driver import Capabilities, ComputeDriver, unsupported
 from wharfinger.objects import Service
@@ -78,10 +79,12 @@ class UnbornDriver(ShelfDriver):
 
 
 class _EndlessNames(list[str]):
-    """Hangs when the caller reads the names."""
+    """Hangs when the caller reads the names: a thread keeps the interpreter's lock."""
 
     def __iter__(self) -> Iterator[str]:
-        threading.Event().wait()
+        holding = threading.Thread(target=ctypes.PyDLL(None).pause, daemon=True)
+        holding.start()
+        holding.join()
         return super().__iter__()
 
 
@@ -90,6 +93,15 @@ class EndlessDriver(ShelfDriver):
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         return _EndlessNames(["shelf"])
+
+
+class HidingDriver(ShelfDriver):
+    """Hangs in a second process."""
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        if sys.modules["__main__"].__file__ == second_process.__file__:
+            threading.Event().wait()
+        return super().get_available_nodes(refresh)
 
 
 class _PartingNames(list[str]):

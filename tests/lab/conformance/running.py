@@ -37,6 +37,7 @@ _DRIVERS: Final = {
     "unborn": "authors:UnbornDriver",
     "asleep": "authors:asleep",
     "endless": "authors:EndlessDriver",
+    "hiding": "authors:HidingDriver",
     "parting": "authors:PartingDriver",
     "leaving": "authors:LeavingDriver",
     "ending": "authors:EndingDriver",

@@ -1,6 +1,8 @@
 """The driver's time counts only while calls of the driver run."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.waited = 0.0
+        #: Seconds by thread.
+        self.waited: dict[int, float] = {}
 
     def monotonic(self) -> float:
         return self.now
@@ -29,14 +32,8 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def clock(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> DriverClock:
-    clock = DriverClock(tmp_path / "page", os.getpid())
-
-    def waited(thread: int) -> float:
-        seconds, machine.waited = machine.waited, 0.0
-        return seconds
-
-    monkeypatch.setattr(clock, "_waited_for_processor", waited)
-    return clock
+    monkeypatch.setattr(driver_clock, "_waited_for_processor", lambda pid: {**machine.waited})
+    return DriverClock(tmp_path / "page", os.getpid())
 
 
 @pytest.fixture
@@ -68,10 +65,25 @@ def test_clock_leaves_out_the_time_without_a_processor(
     machine: Machine, clock: DriverClock, calls: RunningCalls
 ) -> None:
     calls.before("update_provider_tree")
-    machine.waited = 9
-    passes(machine, clock, 10)
+    passes(machine, clock, 1)
+    machine.waited = {1: 7, 2: 6}
+    passes(machine, clock, 7)
+    machine.waited = {2: 8}
+    passes(machine, clock, 2)
 
-    assert clock.used == 1
+    assert clock.used == 2  # 10 s without the 8 s of thread 2
+
+
+def test_clock_sees_the_threads_of_a_child_of_a_child() -> None:
+    program = "import subprocess as s; p = s.Popen('cat'); print(p.pid, flush=True); p.wait()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
+        assert child.stdout is not None
+        grandchild = int(child.stdout.readline())
+        seen = driver_clock._waited_for_processor(os.getpid())
+
+        assert {os.getpid(), child.pid, grandchild} <= seen.keys()
 
 
 def test_clock_is_still_since_the_last_call_began_or_ended(

@@ -139,6 +139,8 @@ for _id, _leaks, _says, _because in (
 )
 def is_imported_quietly(subject: Subject) -> None:
     """Import the driver in a new process; the import must have no side effects."""
-    if found := done_by_import(subject.name):
+    with subject.in_another_process():
+        found = done_by_import(subject.name)
+    if found:
         text = f"the import has side effects: {'; '.join(found[:_NAMED])}"
         raise Violation(text, "no side effects")

@@ -141,7 +141,7 @@ def as_elsewhere(subject: Subject) -> None:
     """Let two processes with different hash seeds describe the backend; both must do so equally."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
-    with ThreadPoolExecutor(2) as pool:
+    with subject.in_another_process(), ThreadPoolExecutor(2) as pool:
         asked = [
             pool.submit(described_elsewhere, files, name, live, hash_seed=seed) for seed in (1, 2)
         ]

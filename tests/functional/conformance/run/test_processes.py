@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.lab.conformance.running import Authors, Kit, Processes
-from wharfinger.conformance import rule_process
 from wharfinger.conformance.rule_runner import Status
 from wharfinger.conformance.rules import Profile, all_rules
 from wharfinger.conformance.run import Run
@@ -93,15 +92,14 @@ def test_driver_that_ends_every_process_ends_the_run(authors: Authors) -> None:
         ),
         (
             "endless",
-            "the kit has made no call for 10 s: see what its threads wait for",
+            "the kit has made no call for 5 s: see what its threads wait for",
             "WHF-101 is not kept",
         ),
     ],
 )
 def test_driver_that_hangs_outside_its_methods_fails(
-    driver: str, found: str, why_not: str, authors: Authors, monkeypatch: pytest.MonkeyPatch
+    driver: str, found: str, why_not: str, authors: Authors
 ) -> None:
-    monkeypatch.setattr(rule_process, "_OWN_TIME", 10.0)
     with Run(asked(driver, timeout=1)) as run:
         results = [run.check(RULES[id]) for id in ("WHF-101", "WHF-102")]
 
@@ -109,6 +107,15 @@ def test_driver_that_hangs_outside_its_methods_fails(
     assert results[0].found == found
     assert "in __iter__" in results[0].details or driver != "endless"
     assert results[1].found == why_not
+
+
+def test_driver_that_hangs_in_another_process_fails(authors: Authors) -> None:
+    with Run(asked("hiding", timeout=1)) as run:
+        result = run.check(RULES["WHF-305"])
+
+    assert result.status is Status.FAILED
+    where = "in the driver's work in another process"
+    assert result.found == f"no result after 1 s of the driver's time, {where}"
 
 
 def test_hanging_harness_is_no_verdict_on_the_driver(authors: Authors) -> None:
