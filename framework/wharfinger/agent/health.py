@@ -100,8 +100,8 @@ def health(status: AgentStatus, now: float) -> Health:
 def ready(status: AgentStatus) -> Health:
     """Check whether the agent is ready; return the results.
 
-    The agent is ready when each driver instance works and has completed a full cycle. An agent that
-    stops is not ready.
+    The agent is ready when each driver instance has completed a full cycle, and none hangs or is in
+    a crash loop. An agent that stops is not ready.
     """
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]

@@ -113,7 +113,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 @contextmanager
 def _creating_alone(directory: int, path: Path) -> Iterator[None]:
-    """Hold the lock of the directory; raise ConfigurationError if another process holds it."""
+    """Hold the lock of the directory; raise ConfigurationError if it stays locked for _PATIENCE."""
     try:
         _lock(directory)
     except BlockingIOError as error:

@@ -22,7 +22,8 @@ class CycleType(StrEnum):
 class Backoff:
     """Seconds between the starts of two attempts, after failures.
 
-    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``.
+    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``, but at
+    most LONGEST_RETRY.
     """
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:

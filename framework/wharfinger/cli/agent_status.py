@@ -45,7 +45,7 @@ class Texts(FormattableColumn[list[str]]):
 class AgentStatusCommand(WharfingerCommand, Lister):
     """Show the work of the agent on this host: one row for each driver instance.
 
-    Exits with 1 if the agent is not healthy, or if no agent answers.
+    Exits with 1 if a health check of the agent fails, or if no agent answers.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

@@ -78,7 +78,7 @@ def _result(found: "Condition") -> str:
     has = f"has version {schema.current}"
     if not schema.is_known:
         lacks = (
-            "lacks parts that this release uses: run that version"
+            "lacks parts that this release uses: run that newer release"
             if found.missing
             else "has all parts that this release uses"
         )

@@ -133,7 +133,7 @@ class Checks(UpgradeCommands):
                 Code.FAILURE,
                 "Placement does not know "
                 + "; ".join(f"{owner} ({', '.join(named[owner])})" for owner in sorted(unknown))
-                + ". Upgrade os-traits beside it to 2.8 or later, and restart it.",
+                + ". Upgrade os-traits for Placement to 2.8 or later, and restart Placement.",
             )
         lacking = [one for one in Feature if there < one.value]
         if lacking:

@@ -94,8 +94,8 @@ class DefaultSection:
                 raise _wrong_instances(
                     instances,
                     f"{name!r} cannot be the name of a driver instance.",
-                    "Use a lower-case letter, then up to 63 letters, digits, - and _; not "
-                    f"{' or '.join(sorted(_RESERVED))}.",
+                    "Use a lower-case letter, then up to 63 lower-case letters, digits, - and _; "
+                    f"not {' or '.join(sorted(_RESERVED))}.",
                 )
             other = same.setdefault(name.replace("-", "_"), name)
             if other != name or instances.count(name) > 1:

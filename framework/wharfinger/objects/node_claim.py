@@ -21,8 +21,9 @@ _TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Inst
 class NodeClaim(WharfingerObject):
     """Changed instances and migrations, saved in one transaction.
 
-    - ``node``: the node that they name, with its uuid, host and name, also if it is overlaid. No
-      other process can rename, move or delete it meanwhile. None: they name no existing node.
+    - ``node``: the node that these objects name, with its uuid, host and name, also if another
+      program publishes its root. No other process can rename, move or delete it meanwhile. None:
+      they name no existing node.
     - ``instances``, ``migrations``: the objects to save.
     """
 
@@ -64,7 +65,7 @@ class NodeClaim(WharfingerObject):
             migrations.update(Migration.KEY, _changes(self.migrations))
 
     def _hold_node(self, node: ComputeNode, nodes: Rows, records: Rows) -> None:
-        """Lock the row of the node; if it is overlaid, lock the records of its root."""
+        """Lock the row of the node; without a row, lock the overlay records of its root."""
         place = {"host": node.host, "hypervisor_hostname": node.hypervisor_hostname}
         row = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place)).get(node.uuid)
         if row is not None and not place.items() <= row.items():

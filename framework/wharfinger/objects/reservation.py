@@ -22,9 +22,9 @@ class Reservation(KeptObject):
     - ``uuid``: its uuid.
     - ``provider_uuid``: the resource provider.
     - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
-    - ``holder``: the name of the operator or job that made it and releases it.
+    - ``holder``: the name of the person, program or work, such as a release, that holds it.
     - ``since``: its start, in UTC.
-    - ``expected_end``: its expected end, in UTC, None if unknown; the reservation outlasts it.
+    - ``expected_end``: its expected end, in UTC, None if unknown; it does not end by itself then.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other

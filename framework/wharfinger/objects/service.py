@@ -42,7 +42,7 @@ class Service(KeptObject):
     - ``forced_down``: whether an operator has declared it down.
     - ``report_count``: how often it has reported that it is up.
     - ``last_seen_up``: when it last reported, in UTC; None if never.
-    - ``owners``: the owner traits of the providers that it publishes, in order.
+    - ``owners``: the owner traits of the providers that it publishes, sorted.
     - ``revision``: see KeptObject; a report does not change it.
     """
 

@@ -242,7 +242,7 @@ def test_newer_database_without_a_needed_column_fails_and_is_kept(
     code, told = checked(program)
 
     assert code == 1
-    assert told[str(path)].endswith("lacks parts that this release uses: run that version")
+    assert told[str(path)].endswith("lacks parts that this release uses: run that newer release")
     assert told["compute_nodes"] == "lacks pci_stats"
     refused = db(program, "upgrade")
     failed(refused, f"state in {path}: it lacks tables or columns that this release needs")
