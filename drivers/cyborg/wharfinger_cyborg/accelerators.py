@@ -124,7 +124,7 @@ class Accelerators:
             raise self._failed(
                 f"Cyborg lists no {'hosts with devices' if deployables else 'deployables'}, which "
                 "can be an error of Cyborg: the published providers stay. If it has no "
-                "accelerators, remove this instance from enabled_drivers"
+                "accelerators, remove this driver instance from enabled_drivers"
             )
         return Snapshot(hosts, deployables, binding)
 
