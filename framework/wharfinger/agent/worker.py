@@ -68,7 +68,7 @@ class Worker:
         self._stopping.set()
 
     def run(self) -> None:
-        """Load the driver, and run cycles until ``stop`` is called."""
+        """Load the driver, and run cycles until ``stop`` is called; after an error, try again."""
         driver_calls.in_progress.set(self._reporter.calling)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():

@@ -18,8 +18,8 @@ class ProviderAdopt(ObjectCommand):
     """Adopt providers of another program: a driver instance publishes them from now on.
 
     Stop the other program and the agent first. Each provider needs the uuid, name, parent and
-    resource classes that the driver reports, and no trait of another owner or instance. Otherwise,
-    the command adopts none.
+    resource classes that the driver reports, and no trait of another owner or driver instance.
+    Otherwise, the command adopts none.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -144,7 +144,8 @@ class Checks(UpgradeCommands):
                 "that need them are refused, or need more requests. Upgrade Placement.",
             )
         return Result(
-            Code.SUCCESS, f"Microversion {there}; it knows the owner traits of all instances."
+            Code.SUCCESS,
+            f"Microversion {there}; Placement knows the owner traits of all driver instances.",
         )
 
     @_as_result
