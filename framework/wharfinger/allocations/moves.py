@@ -432,7 +432,7 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
             instance=instance.uuid,
             problem="the instance cannot be moved, since it has no allocation, or is on no node.",
             remedy=f"Repair the instance (`wharfinger instance repair {instance.uuid}`), or "
-            "release the instance.",
+            "release it. If it is on no node, claim it again with its uuid.",
         )
     if flavor and flavor.is_same_as(instance.flavor):
         raise AllocationRefused(

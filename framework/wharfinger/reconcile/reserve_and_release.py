@@ -273,7 +273,7 @@ class Reservations:
                     provider,
                     f"with this allocation, {used[name]} {name} would be in use, but the capacity "
                     f"is {inventory.capacity if inventory else 0:g}: other consumers use the "
-                    "provider now.",
+                    "provider now, or its inventory has shrunk.",
                     "Release other consumers of the provider and repair the instance again, or "
                     "release the instance that has lost its allocation.",
                 )
