@@ -23,7 +23,7 @@ _R = TypeVar("_R")
 
 
 def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method to retry after concurrent changes, and to wait for claims in progress."""
+    """Decorate a method: retry after concurrent changes; wait up to 10 s for claims in progress."""
     when_saved = retry_on(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = retry_on(BeingClaimed, attempts=20, wait=_WAIT)
     return when_saved(while_claimed(work))

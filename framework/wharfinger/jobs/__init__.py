@@ -1,7 +1,7 @@
 """Programming of devices.
 
 ``program`` reserves a device and loads an image into it. ``resolve`` ends a job that was
-interrupted.
+interrupted, or whose outcome is unknown.
 """
 
 from wharfinger.jobs.device_programming import program

@@ -1,4 +1,4 @@
-"""States of device jobs, and the resolution of an interrupted or undecided job."""
+"""States of device jobs, and the end of a job that was interrupted or has an unknown outcome."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -106,7 +106,9 @@ class ProviderWrites:
     def ensure_names(
         self, traits: Iterable[str], classes: Iterable[str]
     ) -> dict[str, PlacementError]:
-        """Create missing custom traits and classes; return, by name, errors of those still missing.
+        """Create missing custom traits and classes; return, by name, errors of names still missing.
+
+        Missing standard traits are among these names.
 
         Raises PlacementError if Placement is unavailable or refuses permission.
         """

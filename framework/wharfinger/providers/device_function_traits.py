@@ -20,10 +20,10 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 
 
 def function_trait(function: str, vendor: str = "") -> str:
-    """Return the trait for a function: in capitals, with "_" in place of other characters.
+    """Return the trait for a function: CUSTOM_FPGA_FUNCTION_ID_[VENDOR_]FUNCTION.
 
-    A uuid loses its dashes. ``vendor`` becomes a prefix. Raises InvalidName if the function has no
-    letter (A to Z) or digit, or if the trait is too long.
+    Characters other than letters and digits become "_"; a uuid loses its dashes. Raises InvalidName
+    if the function has no letter (A to Z) or digit, or if the trait is too long.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]

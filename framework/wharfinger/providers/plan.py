@@ -25,7 +25,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One write to one provider."""
+    """One write to one provider, or a reshape of several."""
 
     verb: ClassVar[str]
     uuid: str

@@ -23,7 +23,7 @@ class Uptime:
 
 @dataclass(frozen=True, slots=True)
 class Absence:
-    """The moment since which the backend, or else Placement, lacks a provider."""
+    """The moment since which the backend or Placement lacks a provider."""
 
     #: For display, in seconds since the epoch.
     since: float

@@ -72,7 +72,7 @@ class Availability:
         return reasons, [problem] if names else []
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Return the name of the provider's node or of the provider if the driver has it."""
+        """Return the name of the node, or else the provider, that the driver still has, or None."""
         driver, root = self.driver, provider.root_uuid
         if root not in listed:
             node = self._node_name(root)

@@ -437,7 +437,7 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Save rows of trees with ``write``; ``refuse`` trees whose rows another process changed."""
+    """Save rows with ``write``; call ``refuse`` for trees whose rows another process changed."""
     while trees:
         try:
             write(trees)

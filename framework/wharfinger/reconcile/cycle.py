@@ -534,7 +534,7 @@ def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
 
 
 def _waiting_for_names(plan: Plan) -> set[str]:
-    """Return the roots of trees whose names are taken; none if the plan renames no provider."""
+    """Return the roots of trees that need a taken name; none if the plan renames no provider."""
     renames = any(
         isinstance(step, UpdateProvider) and step.before.name != step.after.name
         for step in plan.steps

@@ -245,7 +245,7 @@ def _tree(
 
 
 def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return, by uuid, providers in trees whose root is not a node's root; no sharing roots."""
+    """Return, by uuid, providers in trees whose root is no node's root, except sharing roots."""
     return {
         one.uuid: one
         for root, providers in trees.items()

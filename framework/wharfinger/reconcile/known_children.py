@@ -68,7 +68,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return, by new uuid, a problem for each replaced device whose former provider is reserved."""
+    """Return a problem, by new uuid, for each replaced device whose old uuid has reservations."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

@@ -1,4 +1,4 @@
-"""Lost allocations: another program has deleted allocations of an instance that has a claim.
+"""Lost allocations: another program has deleted all allocations of an instance with a claim.
 
 A list of providers does not show the deletion: the generations stay the same (``delete_all`` in
 placement/objects/allocation.py, read in 16.0).
@@ -40,7 +40,7 @@ class LostAllocations:
         self._cleans: Final = cleans
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Return the state with reservations for the allocations that claimed instances have lost.
+        """Return the state with reservations for claimed instances that have lost all allocations.
 
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """

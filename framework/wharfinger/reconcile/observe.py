@@ -154,7 +154,7 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
 
 
 def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
-    """Return the records, each with the ``reserved`` figures to restore of its reservations."""
+    """Return the records; add the ``reserved`` figures to restore that only reservations have."""
     completed: dict[str, Record] = {}
     for uuid in state.reservations.keys() & state.live.keys():
         record, spare = state.record(uuid), stored_figures(state.reservations[uuid])

@@ -1,6 +1,6 @@
 """Phases of stored reservations in a cycle.
 
-A provider that a consumer has released is reserved until it has been cleaned.
+A provider that a consumer has released, and that its driver cleans, is reserved until it is clean.
 """
 
 from collections import ChainMap

@@ -97,9 +97,9 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        ``expected_end`` is for display. If Placement fails, the reservation remains stored, and the
-        next cycle reserves the provider. Raises ObjectExists if the holder already has a
-        reservation of the provider.
+        ``expected_end`` is for display. If the write to Placement fails, the reservation remains
+        stored, and the next cycle reserves the provider. Raises ObjectExists if the holder already
+        has a reservation of the provider.
         """
         new = Reservation(
             self._context,
@@ -521,7 +521,7 @@ class Reservations:
 def _check_reservable(
     provider: ProviderSummary, stored: StoredProvider, *, is_cleaned: bool
 ) -> None:
-    """Raise ReservationRefused if a provider cannot be reserved."""
+    """Raise ReservationRefused for a root of nova, or for a provider that is not published."""
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
         raise _refused(

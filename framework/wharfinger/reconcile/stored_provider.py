@@ -110,7 +110,7 @@ class StoredProvider:
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        """Return the reasons of the driver, and of reservations except ``without``, as texts."""
+        """Return the reasons of the driver, and of reservations but uuid ``without``, as texts."""
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)

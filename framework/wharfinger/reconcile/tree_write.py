@@ -114,7 +114,7 @@ class TreeWrite:
         self.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """After a conflict, drop all rows except the records; another attempt stores the rows."""
+        """After a conflict, leave the rows to another attempt; store records if steps were sent."""
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)
