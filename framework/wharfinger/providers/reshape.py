@@ -33,7 +33,7 @@ class AllocationChange:
         self._used_before = _sums(_holders(before))
 
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
-        """Return the classes that the driver has moved to other providers, by old provider uuid."""
+        """Return the classes that the driver has moved away from providers, by provider uuid."""
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
         ]

@@ -168,7 +168,7 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 def _leave_others(draft: TreeDraft) -> None:
     """Plan no change of providers that have no new record yet, and report orphans among them.
 
-    Delete the records of providers that Placement lacks or will lack, except needed ones.
+    Delete the records of providers that Placement lacks or will lack, unless ``_is_needed``.
     """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)

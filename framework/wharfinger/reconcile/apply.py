@@ -150,7 +150,7 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create the custom traits and classes that trees need; fail trees that cannot be sent."""
+        """Create custom traits and classes for trees; fail trees that need what Placement lacks."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},

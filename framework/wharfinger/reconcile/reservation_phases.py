@@ -30,7 +30,7 @@ def next_phases(
     is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the providers that stay reserved, and the reservations that change.
+    """Return the providers that stay reserved, and changing reservations with their new phases.
 
     ``settled`` has new phases that are known already, by reservation uuid.
     """
