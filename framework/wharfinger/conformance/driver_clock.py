@@ -89,7 +89,7 @@ class DriverClock:
 
     @property
     def still(self) -> float:
-        """Seconds since a call to the driver or to the harness has begun or ended."""
+        """Seconds since a call to the driver or to the harness last began or ended."""
         return self._still.seconds
 
     def restart(self) -> None:
