@@ -125,13 +125,7 @@ class Moves:
         except WharfingerError as error:
             self._undo(migration)
             if isinstance(error, ConcurrentUpdate | ConcurrentSave):
-                raise AllocationRefused(
-                    instance=instance_uuid,
-                    problem="the move was not started, since another process has changed the "
-                    "instance or its allocations.",
-                    remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and "
-                    "repeat the command.",
-                ) from error
+                raise _was_changed(instance_uuid) from error
             raise
         return migration
 
@@ -204,6 +198,8 @@ class Moves:
         )
         try:
             migration.create()
+        except ConcurrentSave as error:
+            raise _was_changed(instance.uuid) from error
         except ObjectExists as error:
             for first in moves_of(self._context, instance.uuid):
                 raise AllocationRefused(
@@ -423,6 +419,16 @@ class Moves:
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
         for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
+
+
+def _was_changed(instance_uuid: str) -> AllocationRefused:
+    return AllocationRefused(
+        instance=instance_uuid,
+        problem="the move was not started, since another process has changed the instance or its "
+        "allocations.",
+        remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and repeat the "
+        "command.",
+    )
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from wharfinger import private_files
 from wharfinger.db import migration
 from wharfinger.db.migration import BrokenSchemaError, Schema
-from wharfinger.db.row_statements import Change, Following, Rows, Sole, Values
+from wharfinger.db.row_statements import Change, Following, Rows, Values
 from wharfinger.db.tables import METADATA
 from wharfinger.db.transaction_deadline import TransactionDeadline
 from wharfinger.exceptions import DatabaseUnavailable, StateError
@@ -42,12 +42,7 @@ _T = TypeVar("_T")
 
 
 class TakenError(Exception):
-    """A row cannot be written, because another row already has a value that must be unique.
-
-    ``unique`` describes that value, None if unknown.
-    """
-
-    unique: str | None = None
+    """A row cannot be written, because another row already has a value that must be unique."""
 
 
 @enginefacade.transaction_context_provider
@@ -136,22 +131,9 @@ class Database:
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
-    def insert(self, table: str, rows: Sequence[Values], sole: Sole | None = None) -> None:
-        """Add all rows or none.
-
-        Raises TakenError if a unique value exists already, or a row with ``sole.taken``.
-        """
-
-        def add(target: Rows, *locked: Rows) -> None:
-            if sole is not None:
-                locked[0].lock(sole.lock)
-                if target.select(sole.taken):
-                    taken = TakenError(f"{table}: another row has {sole.taken}")
-                    taken.unique = sole.unique
-                    raise taken
-            target.insert(rows)
-
-        self.write([table, *([] if sole is None else [sole.table])], add)
+    def insert(self, table: str, rows: Sequence[Values]) -> None:
+        """Add all rows or none; raises TakenError if a unique value exists already."""
+        self.write([table], lambda target: target.insert(rows))
 
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()

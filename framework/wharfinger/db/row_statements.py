@@ -34,20 +34,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Sole:
-    """Condition for adding a row: no other row has the values of ``taken``.
-
-    ``unique`` describes these values, for messages. ``lock`` selects the row of ``table`` to lock
-    meanwhile.
-    """
-
-    unique: str
-    taken: Values
-    table: str
-    lock: Values
-
-
-@dataclass(frozen=True, slots=True)
 class Following:
     """Values to write into rows of another table, in the same transaction as a change.
 
@@ -123,13 +109,6 @@ class Rows:
         """Add rows to the table."""
         for some in _grouped_by_columns(rows, self._present):
             self._session.execute(sa.insert(self._table), some)
-
-    def lock(self, where: Values) -> None:
-        """Lock the rows that match ``where`` until the transaction ends."""
-        for some in _in_batches(where):
-            self._session.execute(
-                sa.select(self._table.c.id).where(*self._conditions(some)).with_for_update()
-            )
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
         """Update the rows if each still has the revision of its change.

@@ -5,13 +5,14 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from wharfinger.db.row_statements import NotIn, Rows, Sole
+from wharfinger.db.row_statements import NotIn, Rows
+from wharfinger.exceptions import ConcurrentSave, ObjectExists
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.instance import Instance
-from wharfinger.objects.persistence import KeptList, KeptObject
+from wharfinger.objects.persistence import KeptList, KeptObject, object_errors
 
 #: The types of moves, as in nova.
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
@@ -127,6 +128,16 @@ class Migration(KeptObject):
         """Return the move with this uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
+    @base.remotable
+    def create(self) -> None:
+        """Add the move to the database; raises ObjectExists, FieldUnset.
+
+        Raises ConcurrentSave if the instance is no longer at the source of the move.
+        """
+        with object_errors(type(self), [self]):
+            self._context.db.write((Instance.TABLE, self.TABLE), self._add)
+        self._created()
+
     @property
     def is_in_progress(self) -> bool:
         """Return whether the status is not final; True for an unreadable status."""
@@ -137,19 +148,25 @@ class Migration(KeptObject):
             self.created_at = field_types.now()
         return super()._new_row()
 
-    def _sole(self) -> Sole | None:
-        if not self.is_in_progress:
-            return None
-        return Sole(
-            unique="instance in progress",
-            taken={
-                "instance_uuid": self.instance_uuid,
-                "status": NotIn(OVER),
-                "uuid": NotIn([self.uuid]),  # the database itself refuses the same uuid
-            },
-            table=Instance.TABLE,
-            lock={"uuid": self.instance_uuid},
-        )
+    def _add(self, instances: Rows, migrations: Rows) -> None:
+        row = self._new_row()
+        if self.is_in_progress:
+            self._hold_instance(instances)
+            # The database itself refuses the same uuid.
+            others = {"instance_uuid": self.instance_uuid, "uuid": NotIn([self.uuid])}
+            if migrations.select({**others, "status": NotIn(OVER)}):
+                raise ObjectExists(
+                    kind=self.obj_name(), key=self.uuid, unique="instance in progress"
+                )
+        migrations.insert([row])
+
+    def _hold_instance(self, instances: Rows) -> None:
+        """Lock the row of the instance; a takeover or another move may have changed its node."""
+        place = {"host": self.source_compute, "node": self.source_node}
+        held = instances.hold(Instance.KEY, [self.instance_uuid], {}, list(place))
+        for uuid, row in held.items():
+            if not place.items() <= row.items():
+                raise ConcurrentSave(kind=Instance.obj_name(), keys=[uuid])
 
     def _change(self) -> Any:
         self.updated_at = field_types.now()

@@ -10,7 +10,7 @@ from uuid import uuid4
 from oslo_log import log as logging
 
 from wharfinger.db.database import Database, TakenError
-from wharfinger.db.row_statements import Change, Following, Sole, StaleError, is_several
+from wharfinger.db.row_statements import Change, Following, StaleError, is_several
 from wharfinger.exceptions import (
     ConcurrentSave,
     InvalidObject,
@@ -187,7 +187,7 @@ class KeptObject(RowObject):
         Unset fields first get their defaults, and an unset ``uuid`` a new one.
         """
         with object_errors(type(self), [self]):
-            self._context.db.insert(self.TABLE, [self._new_row()], self._sole())
+            self._context.db.insert(self.TABLE, [self._new_row()])
         self._created()
 
     @base.remotable
@@ -221,10 +221,6 @@ class KeptObject(RowObject):
         self.obj_set_defaults()
         self.identify()
         return {**self._row(name for name in self.fields if name != "revision"), "revision": 1}
-
-    def _sole(self) -> Sole | None:
-        """Return the condition under which ``create`` may add the row, or None."""
-        return None
 
     def _created(self) -> None:
         self.revision = 1
@@ -403,8 +399,7 @@ def object_errors(kind: type[KeptObject], objects: Collection[KeptObject] = ()) 
         yield
     except TakenError as error:
         keys = ", ".join(one.key for one in objects)
-        unique = error.unique or kind.UNIQUE
-        raise ObjectExists(kind=kind.obj_name(), key=shown(keys), unique=unique) from error
+        raise ObjectExists(kind=kind.obj_name(), key=shown(keys), unique=kind.UNIQUE) from error
     except StaleError as error:
         if error.changed:
             raise ConcurrentSave(kind=kind.obj_name(), keys=sorted(error.changed)) from error

@@ -9,7 +9,7 @@ import pytest
 
 from tests.lab.objects import Kept
 from tests.lab.samples import instance, migration, uuid
-from wharfinger.exceptions import ObjectExists
+from wharfinger.exceptions import ConcurrentSave, ObjectExists
 from wharfinger.objects import Context, Migration, MigrationList
 from wharfinger.objects.migration import IN_PROGRESS, MIGRATION_STATUSES
 
@@ -83,7 +83,7 @@ def move_of_instance(context: Context, number: int, **values: str) -> Migration:
 
 
 def test_create_second_move_in_progress_is_refused(kept: Kept) -> None:
-    instance(kept.context).create()
+    instance(kept.context, host="host-1", node="node-1").create()
     first = move_of_instance(kept.context, 1)
     first.create()
 
@@ -104,7 +104,7 @@ def test_create_move_beside_a_move_of_a_status_in_progress_is_refused(
     kept: Kept, status: str
 ) -> None:
     """A status that only a later version knows also means "in progress"."""
-    instance(kept.context).create()
+    instance(kept.context, host="host-1", node="node-1").create()
     first = move_of_instance(kept.context, 1)
     first.create()
     kept.write("migrations", {"status": status}, uuid=first.uuid)
@@ -113,8 +113,18 @@ def test_create_move_beside_a_move_of_a_status_in_progress_is_refused(
         move_of_instance(kept.context, 2).create()
 
 
+def test_create_move_of_an_instance_that_is_elsewhere_is_refused(kept: Kept) -> None:
+    for number, place in enumerate(
+        ({"host": "host-2", "node": "node-1"}, {"host": "host-1", "node": "node-2"}, {})
+    ):
+        instance(kept.context, number, **place).create()
+        with pytest.raises(ConcurrentSave, match=uuid(f"instance {number}")):
+            migration(kept.context, number).create()
+    assert not in_progress(kept.context, "host-1")
+
+
 def test_create_several_moves_at_once_stores_exactly_one(context: Context) -> None:
-    instance(context).create()
+    instance(context, host="host-1", node="node-1").create()
     count = 4
     start = Barrier(count, timeout=60)
 

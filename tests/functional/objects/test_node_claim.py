@@ -46,8 +46,8 @@ def assert_unchanged(context: Context, *changed: Instance | Migration) -> None:
 def test_save_writes_all_objects_and_updates_them(kept: Kept, context: Context) -> None:
     node(context, 1).create()
     one, move = instance(context), migration(context)
+    move.create()  # before the instance, which is on no node
     one.create()
-    move.create()
     put(one)
     move.dest_compute, move.dest_node = HOST, "node-1"
     claim = NodeClaim(context, node=named(1), instances=[one], migrations=[move])
@@ -107,8 +107,8 @@ def test_save_on_an_overlaid_node_needs_its_record_on_the_host(context: Context)
 def test_save_with_a_changed_migration_does_not_save_the_instance(context: Context) -> None:
     node(context, 1).create()
     one, move = instance(context), migration(context, status="finished")
+    move.create()  # before the instance, which is on no node
     one.create()
-    move.create()
     other = Migration.get_by_uuid(context, move.uuid)
     other.status = "reverting"
     other.save()

@@ -54,10 +54,10 @@ def takeover(context: Context) -> Takeover:
     nodes = [node(context, number) for number in (1, 2)]
     for one in nodes:
         one.create()
-    instance(context, 1, host=FORMER, node="node-1").create()
-    instance(context, 2, host=FORMER, node="node-3").create()
     migration(context, 1, source_compute=FORMER, source_node="node-1").create()
     migration(context, 2, source_compute="host-3", dest_compute=FORMER, dest_node="node-2").create()
+    instance(context, 1, host=FORMER, node="node-1").create()
+    instance(context, 2, host=FORMER, node="node-3").create()
     absent = {"absent_since": 5.5, "absence": '{"since":5.5}'}
     remember(context, FORMER, record(1, **absent), record(2, mode="overlay"), record(3))
     remember(context, TAKER, record(1, mode="overlay"))

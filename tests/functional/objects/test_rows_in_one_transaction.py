@@ -78,9 +78,9 @@ def test_get_state_returns_rows_of_the_host_and_the_driver_instance(context: Con
         }
         remember(context, record(number), **place)
     for number, host in enumerate((HOST, "host-2", None)):
-        instance(context, number, host=host, node="node-0").create()
         host_or_other = host or "host-3"
         migration(context, number, source_compute=host_or_other, dest_compute=None).create()
+        instance(context, number, host=host, node="node-0").create()
     migration(context, 3, source_compute="host-2", dest_compute=HOST).create()
     migration(context, 4, source_compute=HOST, status="confirmed").create()
 
