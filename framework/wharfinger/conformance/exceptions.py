@@ -18,4 +18,7 @@ class NotShown(Exception):
 
 
 class Unproven(NotShown):
-    """A rule cannot be checked ("unproven"), for example because the harness lacks a method."""
+    """A rule cannot be checked, or only in part ("unproven").
+
+    If the harness only lacks an optional method, the rule declares it (``needs``, ``wants``).
+    """

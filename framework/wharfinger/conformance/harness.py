@@ -159,7 +159,7 @@ class Harness(abc.ABC):
     def calls(self) -> Sequence[str]:
         """Return the driver's calls since the last ``expect``, each as a text of a few words."""
 
-    # Optional methods. Without one, the rules whose check needs it are reported as unproven.
+    # Optional methods. Without one, rules whose check needs it, or sees more with it, are unproven.
 
     @property
     def faults(self) -> frozenset[Fault]:

@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 from wharfinger.conformance.driver_clock import RunningCalls
 from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
+from wharfinger.conformance.fault import Fault
 from wharfinger.conformance.harness import Harness
 from wharfinger.conformance.rules import Profile, Rule, requirements
 from wharfinger.conformance.subject import Subject
@@ -43,7 +44,7 @@ class Status(StrEnum):
     #: The rule does not apply to a driver with these capabilities, or to this harness.
     EXEMPT = "exempt"
     NOT_RUN = "not run"
-    #: The harness lacks an optional method that the check needs.
+    #: The driver follows the rule as far as checked, but the harness lacks an optional method.
     UNPROVEN = "unproven"
     #: The rule is extended, and the run was asked for the core profile alone.
     NOT_ASKED = "not asked"
@@ -128,7 +129,10 @@ class Examination:
             found = f"{type(error).__name__}: {text_of(error)}"
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
-        return Result(rule, Status.PASSED, _bounded(found) if isinstance(found, str) else "")
+        tried = _bounded(found) if isinstance(found, str) else ""
+        missing = self._missing(rule.wants) if self._subject.has_harness else ""
+        status = Status.UNPROVEN if missing else Status.PASSED
+        return Result(rule, status, "; ".join(filter(None, (missing, tried))))
 
     def _unchecked(self, rule: Rule) -> Result | None:
         """Return the result of a rule that need not or cannot be checked; otherwise None."""
@@ -148,9 +152,17 @@ class Examination:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
             return Result(rule, Status.NOT_RUN, NO_HARNESS)
-        missing = [name for name in rule.needs if not self._subject.can(name)]
-        unproven = Result(rule, Status.UNPROVEN, f"the harness has no {', '.join(missing)}")
-        return unproven if missing else None
+        missing = self._missing(rule.needs)
+        return Result(rule, Status.UNPROVEN, missing) if missing else None
+
+    def _missing(self, names: Iterable[str]) -> str:
+        """Return a text on which of these the harness lacks; "" if it has all."""
+        missing = [
+            f"fault {one.name}" if isinstance(one, Fault) else one
+            for one in names
+            if not self._subject.can(one)
+        ]
+        return f"the harness has no {', '.join(missing)}" if missing else ""
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:

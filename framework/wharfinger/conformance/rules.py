@@ -66,6 +66,8 @@ class Rule:
     elsewhere: bool = False
     #: The optional methods and the faults of the harness that the check needs.
     needs: tuple[str, ...] = ()
+    #: Those with which the check sees more. If the harness lacks one, the check cannot pass.
+    wants: tuple[str, ...] = ()
     #: The ids of the rules that this one depends on. If one is broken, this one is not run.
     after: tuple[str, ...] = ()
 

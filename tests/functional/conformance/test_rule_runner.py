@@ -156,6 +156,12 @@ class ExpectsNothing(WorldHarness):
         return {}
 
 
+class ExpectsNotAtAll(WorldHarness):
+    """A harness without ``expected``."""
+
+    expected = Harness.expected
+
+
 class AllAlike(WorldHarness):
     """A harness whose machines are alike, and that does not change one."""
 
@@ -179,6 +185,13 @@ class NeverChanges(NeverBusy):
     change = Harness.change
 
 
+class NeverGrows(WorldHarness):
+    """A harness that has only a few machines."""
+
+    def grow(self, count: int) -> None:
+        """Do nothing."""
+
+
 class HasOneFunction(DevicesHarness):
     """A harness whose images all have the same function."""
 
@@ -195,10 +208,15 @@ class HasOneFunction(DevicesHarness):
         ("WHF-221", ExpectsNothing, "expected returns nothing for machine-0"),
         ("WHF-221", AllAlike, "all things of the harness have the same figures"),
         ("WHF-311", OlderWorldHarness, "the harness has no second_host"),
+        ("WHF-313", ExpectsNotAtAll, "the harness has no expected"),
         ("WHF-314", OlderWorldHarness, "the harness has no use"),
+        ("WHF-401", OlderWorldHarness, "the harness has no expected"),
         ("WHF-404", AllAlike, "all things of the harness have the same figures"),
+        ("WHF-721", OlderWorldHarness, "the harness has no change, use"),
+        ("WHF-811", AllAlike, "the harness has no change"),
         ("WHF-911", NeverChanges, "neither make a thing busy nor change it"),
-        ("WHF-917", OnlyCommonFaults, "LATE"),
+        ("WHF-916", NeverGrows, "the driver lists fewer than 6 nodes"),
+        ("WHF-917", OnlyCommonFaults, "the harness has no fault LATE"),
         ("WHF-925", HasOneFunction, "the same function twice"),
     ],
 )

@@ -26,6 +26,7 @@ _SEVERAL: Final = 4
     "provider.",
     "Hardware that Placement does not list stays unused.",
     profile=Profile.EXTENDED,
+    wants=("expected",),
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
@@ -110,6 +111,7 @@ def returned(subject: Subject) -> None:
     "If devices are numbered anew after a removal, a device gets the name and the allocations of "
     "another device.",
     profile=Profile.EXTENDED,
+    wants=("expected",),
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:

@@ -387,15 +387,20 @@ def feeds_nothing(subject: Subject) -> None:
     supports="change_feed",
     after=("WHF-915",),
 )
-def feeds_no_more(subject: Subject) -> None:
-    """Change one or two of many nodes; the feed may name at most three others for each."""
+def feeds_no_more(subject: Subject) -> str:
+    """Change one or two of many nodes; the feed may name at most three others for each.
+
+    A driver of only one node passes: WHF-915 has seen that the feed does not always name it.
+    """
     changes = Changes(subject)
     most = _NODES // 2
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         _have_nodes(subject, follower, _NODES)
         if len(follower.nodes) < _NODES:
-            return
+            if len(follower.nodes) == 1:
+                return "the driver lists one node"
+            raise Unproven(f"the driver lists fewer than {_NODES} nodes")
         first, second, *_, last = subject.harness.things()
         for thing, nodes in ((first, _NODES), (last, _NODES), (second, 4 * _NODES)):
             _have_nodes(subject, follower, nodes)
@@ -419,6 +424,7 @@ def feeds_no_more(subject: Subject) -> None:
                     f"{', '.join(sorted(named))}",
                     f"{those}, and at most {most * len(changed)} other nodes",
                 )
+        return f"of {len(follower.nodes)} nodes"
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
@@ -450,6 +456,7 @@ def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
     "The framework gets the first mark, then lists all nodes, and polls seconds later.",
     profile=Profile.EXTENDED,
     supports="change_feed",
+    wants=(Fault.LATE,),
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
@@ -471,9 +478,8 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             _see_changes(
                 follower, changes, [early, late], "things have changed after the first mark"
             )
-    if not subject.can(Fault.LATE):
-        raise Unproven("the harness does not inject the fault LATE")
-    _see_changes_during_polls(subject, changes)
+    if subject.can(Fault.LATE):
+        _see_changes_during_polls(subject, changes)
 
 
 def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:

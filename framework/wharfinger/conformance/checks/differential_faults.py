@@ -11,6 +11,8 @@ from wharfinger.conformance.subject import Subject
 
 #: Seconds after which a rule starts no further play.
 _SECONDS: Final = {"WHF-721": 6.0, "WHF-722": 4.0, "WHF-723": 6.0}
+#: The optional changes of the history.
+_CHANGES: Final = ("change", "use")
 _AFTER: Final = (
     *("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-403", "WHF-506"),
     *("WHF-701", "WHF-702", "WHF-703", "WHF-704", "WHF-705", "WHF-707", "WHF-708"),
@@ -25,6 +27,7 @@ _AFTER: Final = (
     "The driver runs for months, and its backend may fail at any moment. A wrong value in the "
     "driver's memory stays until an operator restarts the driver.",
     profile=Profile.EXTENDED,
+    wants=_CHANGES,
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
@@ -40,6 +43,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     "A cache or a replica may return old data. The answer to a request that has timed out is not "
     "the answer to the next request.",
     profile=Profile.EXTENDED,
+    wants=_CHANGES,
     needs=(Fault.STALE, Fault.LATE),
     after=(*_AFTER, "WHF-721"),
 )
@@ -64,6 +68,7 @@ def forgets_old_answers(subject: Subject) -> str:
     "A host may lose its power, and the kernel may kill a process. A lock file that is left behind "
     "or a half-written file must not stop the next process.",
     profile=Profile.EXTENDED,
+    wants=_CHANGES,
     elsewhere=True,
     after=(*_AFTER, "WHF-721"),
 )

@@ -58,7 +58,7 @@ for _id, _kind, _says, _because, _expected in (
     ),
 ):
 
-    @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
+    @rule(_id, Level.MUST, _says, _because, wants=("change", "use"), after=("WHF-203",))
     def leaves_the_process(
         subject: Subject, kind: Misuse = _kind, expected: str = _expected
     ) -> None:

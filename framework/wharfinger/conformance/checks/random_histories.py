@@ -22,6 +22,7 @@ _SIMPLEST: Final = 2
     "and free, calls fail, and the driver restarts.",
     "Many defects show only after several events.",
     profile=Profile.EXTENDED,
+    wants=("expected",),
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
