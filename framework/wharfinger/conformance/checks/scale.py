@@ -153,7 +153,8 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
     """Double the things repeatedly; return the cost of a cycle for each number, and a text.
 
-    The text says with how many things the driver raised; it is empty if it did not.
+    The text says with how many things the driver raised; it is empty if it did not. End early if
+    calls or lines already grow faster than linearly, because such a cycle takes ever longer.
     """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []
@@ -165,6 +166,8 @@ def _costs(subject: Subject) -> tuple[list[_Cost], str]:
                 if size <= least:
                     raise
                 return costs, _refusal(costs[-1].things if costs else 0, size, error)
+            if _growth_of_counts(costs):
+                break
     return costs, ""
 
 
@@ -197,6 +200,15 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
 
 def _growth(costs: Sequence[_Cost]) -> str:
     """Return three figures of a cost that grows faster than linearly, as text; else ""."""
+    if counts := _growth_of_counts(costs):
+        return counts
+    times = [(one.things, one.time) for one in costs if one.time is not None]
+    if takes_quadratic_time([time for _, time in times]):
+        return _message("processor time", [(things, round(time)) for things, time in times[-3:]])
+    return ""
+
+
+def _growth_of_counts(costs: Sequence[_Cost]) -> str:
     for what, figures in (
         ("calls to the backend", [(one.things, one.calls) for one in costs]),
         ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),
@@ -204,9 +216,6 @@ def _growth(costs: Sequence[_Cost]) -> str:
         for three in zip(figures, figures[1:], figures[2:], strict=False):
             if is_quadratic([cost for _, cost in three], _INCREASE, _SLACK[what]):
                 return _message(what, three)
-    times = [(one.things, one.time) for one in costs if one.time is not None]
-    if takes_quadratic_time([time for _, time in times]):
-        return _message("processor time", [(things, round(time)) for things, time in times[-3:]])
     return ""
 
 
