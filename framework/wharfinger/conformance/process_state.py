@@ -266,31 +266,34 @@ class _Option(NamedTuple):
         return f"[{self.group or 'DEFAULT'}] {self.name}"
 
 
-class _Options(dict[_Option, dict[str, Any] | None]):
-    """The options of cfg.CONF; each with the override and the default that code has set.
+class _Options(dict[_Option, dict[str, Any]]):
+    """The options of cfg.CONF that have values: an override or a default that code has set.
 
-    New options without values are no difference, nor new options after an import of a module, since
-    a library may register and set its own.
+    Values of new options are no difference after an import of a module, since a library may
+    register and set its own.
     """
 
     def __init__(self) -> None:
-        conf = vars(cfg.CONF)
-        groups = {None: conf, **{name: vars(group) for name, group in conf["_groups"].items()}}
+        groups = _options_by_group()
         super().__init__(
             {
-                _Option(group, name): {key: info[key] for key in _SET if key in info} or None
-                for group, its in groups.items()
-                for name, info in its["_opts"].items()
+                _Option(group, name): {key: info[key] for key in _SET if key in info}
+                for group, options in groups.items()
+                for name, info in options.items()
+                if "override" in info or "default" in info
             }
         )
+        self._names = {group: [*options] for group, options in groups.items()}
         self._modules = len(sys.modules)
 
     def __eq__(self, later: object) -> bool:
         assert isinstance(later, _Options)
-        return all(later.get(option) == values for option, values in self.items()) and (
-            later._modules != self._modules
-            or not any(values for option, values in later.items() if option not in self)
-        )
+        counted = {
+            option: values
+            for option, values in later.items()
+            if later._modules == self._modules or option.name in self._names.get(option.group, ())
+        }
+        return {**self} == counted
 
     def __ne__(self, later: object) -> bool:
         return not self == later
@@ -302,13 +305,22 @@ class _Options(dict[_Option, dict[str, Any] | None]):
 _SET: Final = ("override", "default")
 
 
+def _options_by_group() -> dict[str | None, dict[str, dict[str, Any]]]:
+    """Return oslo.config's own facts about each option of cfg.CONF, by group and name."""
+    conf = vars(cfg.CONF)
+    groups = {name: vars(group)["_opts"] for name, group in conf["_groups"].items()}
+    return {None: conf["_opts"], **groups}
+
+
 def _restore_options(before: _Options) -> None:
-    for option, values in _Options().items():
-        if values != (kept := before.get(option)):
-            for key in _SET:
-                getattr(cfg.CONF, f"clear_{key}")(option.name, option.group)
-            for key, value in (kept or {}).items():
-                getattr(cfg.CONF, f"set_{key}")(option.name, value, option.group)
+    now = _Options()
+    for group, options in _options_by_group().items():
+        for option in [_Option(group, name) for name in options]:
+            if now.get(option) != (kept := before.get(option)):
+                for key in _SET:
+                    getattr(cfg.CONF, f"clear_{key}")(option.name, group)
+                for key, value in (kept or {}).items():
+                    getattr(cfg.CONF, f"set_{key}")(option.name, value, group)
 
 
 # Logs and warnings.
@@ -336,37 +348,22 @@ def _is_shared(name: str) -> bool:
 _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
-class _Loggers(dict[str, Any]):
-    """Settings of loggers by name. New loggers with default settings are no difference."""
-
-    def __eq__(self, later: object) -> bool:
-        assert isinstance(later, dict)
-        return all(later.get(name) == facts for name, facts in self.items()) and all(
-            facts == _USUAL for name, facts in later.items() if name not in self
+def _loggers() -> dict[str, Any]:
+    """Return the settings of loggers by name, without loggers that have the usual ones."""
+    return {
+        name: (
+            one.level,
+            [(handler, handler.level) for handler in one.handlers],
+            [*one.filters],
+            one.propagate,
+            one.disabled,
         )
-
-    def __ne__(self, later: object) -> bool:
-        return not self == later
-
-    __hash__ = None
+        for name, one in _shared_loggers()
+        if one.level or one.handlers or one.filters or not one.propagate or one.disabled
+    }
 
 
-def _loggers() -> _Loggers:
-    return _Loggers(
-        {
-            name: (
-                one.level,
-                [(handler, handler.level) for handler in one.handlers] if one.handlers else [],
-                [*one.filters],
-                one.propagate,
-                one.disabled,
-            )
-            for name, one in _shared_loggers()
-        }
-    )
-
-
-def _restore_loggers(before: _Loggers) -> None:
+def _restore_loggers(before: dict[str, Any]) -> None:
     for name, one in _shared_loggers():
         level, handlers, filters, one.propagate, one.disabled = before.get(name, _USUAL)
         one.setLevel(level)
