@@ -62,5 +62,6 @@ class MariaDB(Daemon):
             username=_USER,
             host="localhost",
             database=database,
-            query={"unix_socket": str(self._socket)},
+            # Without the second part, each connection reads all certificates, for 20 ms.
+            query={"unix_socket": str(self._socket), "ssl_disabled": "true"},
         )
