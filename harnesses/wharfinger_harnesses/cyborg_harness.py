@@ -8,6 +8,7 @@ from typing import Final
 from uuid import NAMESPACE_DNS, NAMESPACE_URL, uuid3, uuid5
 
 from wharfinger.conformance.harness import Expected, Placement
+from wharfinger.driver import unsupported
 from wharfinger.providers import Inventory
 from wharfinger_harnesses.cyborg import Cyborg, Part, deployable, device
 from wharfinger_harnesses.cyborg_rows import Rows, copied
@@ -46,11 +47,11 @@ class _Model:
 class CyborgHarness(ServiceHarness):
     """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
 
-    The GPU is never removed, since the driver takes an empty list of devices for an error. There is
-    no ``change``, since Cyborg does not update a device that it has published. The
+    The GPU is never removed, since the driver takes an empty list of devices for an error. The
     second host has a Cyborg of its own, since the driver publishes all hosts of a Cyborg.
     """
 
+    changes = unsupported("Cyborg does not update a device that it has published")
     growth = 16
 
     def __init__(self, directory: Path, placement: Placement) -> None:

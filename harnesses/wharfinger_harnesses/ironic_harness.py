@@ -32,12 +32,12 @@ _TIMEOUT: Final = 2
 class IronicHarness(ServiceHarness):
     """Nodes of a real Ironic, which the driver reaches through a proxy.
 
-    A busy node is being cleaned, in the state "clean wait". There is no ``use``, since an instance
-    uses a whole node, and the driver then reserves the node. Each host publishes the nodes of one
+    A busy node is being cleaned, in the state "clean wait". Each host publishes the nodes of one
     conductor group.
     """
 
     patience = 2.0 * _TIMEOUT
+    uses = unsupported("an instance uses a whole node, and the driver then reserves the node")
     cleaning = unsupported("a node that is available has been cleaned, if its Ironic cleans")
 
     def __init__(self, directory: Path, placement: Placement) -> None:

@@ -76,6 +76,10 @@ class Harness(abc.ABC):
     #: Whether the backend cleans a thing some time after its release, and reports when it did.
     #: Unsupported means that a free thing never has to be cleaned.
     cleaning: ClassVar[Capability] = SUPPORTED
+    #: Whether a total or a trait of a thing can change in place (``change``).
+    changes: ClassVar[Capability] = SUPPORTED
+    #: Whether a consumer can use a part of a thing that does not become busy (``use``).
+    uses: ClassVar[Capability] = SUPPORTED
     #: Number of things that the harness can make quickly. The kit makes up to four times as many,
     #: and thousands if ``grow`` adds them in seconds.
     growth: ClassVar[int] = 32

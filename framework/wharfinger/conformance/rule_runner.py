@@ -160,7 +160,7 @@ class Examination:
         missing = [
             f"fault {one.name}" if isinstance(one, Fault) else one
             for one in names
-            if not self._subject.can(one)
+            if not self._subject.can(one) and not self._subject.is_impossible(one)
         ]
         return f"the harness has no {', '.join(missing)}" if missing else ""
 
@@ -187,6 +187,7 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
     for concerned, declared, what in (
         (rule.busy, harness.busy, "nothing is ever busy"),
         (rule.cleaning, harness.cleaning, "nothing has to be cleaned"),
+        ("change" in rule.needs, harness.changes, "nothing changes in place"),
         (rule.elsewhere, harness.other_processes, "no other process finds the backend"),
     ):
         if concerned and not declared.supported:

@@ -122,6 +122,13 @@ class Subject:
         kind = getattr(self._harness, "kind", type(self._harness))
         return getattr(kind, method, None) is not getattr(Harness, method)
 
+    def is_impossible(self, method: str) -> bool:
+        """Return whether the harness declares that its backend cannot do what this method does."""
+        if self._harness is None:
+            return False
+        declared = {"change": self._harness.changes, "use": self._harness.uses}
+        return method in declared and not declared[method].supported
+
     def possible(self, faults: Iterable[Fault]) -> list[Fault]:
         """Return these faults without the optional ones that the harness cannot inject."""
         return [fault for fault in faults if fault in COMMON_FAULTS or self.can(fault)]

@@ -139,6 +139,7 @@ class NeverBusy(WorldHarness):
     """A harness whose machines are always free."""
 
     busy: Capability = unsupported("a user keeps its machine for ever")  # type: ignore[misc]
+    changes: Capability = unsupported("machines stay as they are")  # type: ignore[misc]
     cleaning: Capability = unsupported("machines stay clean")  # type: ignore[misc]
 
 
@@ -238,6 +239,7 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
         {"denies": "change_feed"},
         {"busy": True},
         {"cleaning": True},
+        {"needs": ("change",)},
     ]
     with with_harness(NeverBusy, examiner) as examination:
         results = examination.check_all(a_rule(check=breaks, **other) for other in others)
@@ -247,6 +249,24 @@ def test_rules_for_other_drivers_and_backends_are_exempt_and_say_why(examiner: E
         (Status.EXEMPT, "change_feed is supported"),
         (Status.EXEMPT, "nothing is ever busy: a user keeps its machine for ever"),
         (Status.EXEMPT, "nothing has to be cleaned: machines stay clean"),
+        (Status.EXEMPT, "nothing changes in place: machines stay as they are"),
+    ]
+
+
+class CannotBeUsed(OlderWorldHarness):
+    """A harness without optional methods, for a backend whose machines are used as a whole."""
+
+    uses: Capability = unsupported("a user has a whole machine")  # type: ignore[misc]
+
+
+def test_rule_wants_no_method_that_the_harness_declares_as_impossible(examiner: Examiner) -> None:
+    rules = [a_rule(wants=("use",)), a_rule(wants=("change", "use"))]
+    with with_harness(CannotBeUsed, examiner) as examination:
+        results = examination.check_all(rules)
+
+    assert [*map(said, results)] == [
+        (Status.PASSED, ""),
+        (Status.UNPROVEN, "the harness has no change"),
     ]
 
 
