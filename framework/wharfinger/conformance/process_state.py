@@ -20,6 +20,7 @@ from _signal import getsignal as handler_of  # type: ignore[import-not-found]
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import ne
 from typing import Any, Final, NamedTuple, cast
 
 from oslo_config import cfg
@@ -52,6 +53,8 @@ class Aspect:
     read: Callable[[], Any]
     #: Takes an earlier result of ``read``.
     restore: Callable[[Any], object]
+    #: Returns whether an earlier and a later result of ``read`` differ.
+    differ: Callable[[Any, Any], bool] = ne
     #: Whether the part is about logs and warnings.
     is_logging: bool = False
     #: Whether a harness may change the part between two calls to the driver.
@@ -84,14 +87,11 @@ def snapshot() -> list[Any]:
 
 
 def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
-    """Return the changes between two snapshots.
-
-    New warning filters count only if one of them covers all modules.
-    """
+    """Return the changes between two snapshots."""
     return [
         Change(aspect, old, new)
         for aspect, old, new in zip(ASPECTS, before, after, strict=True)
-        if old != new and _counts(aspect, old, new)
+        if aspect.differ(old, new)
     ]
 
 
@@ -100,20 +100,6 @@ def restore(found: Sequence[Change]) -> None:
     for change in found:
         with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
             change.aspect.restore(change.before)
-
-
-def _counts(aspect: Aspect, before: Any, after: Any) -> bool:
-    # An import of a library may add filters for its own warnings.
-    if aspect.name != _FILTERS:
-        return True
-    news = [one for one in after if one not in before]
-    kept = [one for one in after if one in before]
-    return kept != before or any(map(_is_for_all, news))
-
-
-def _is_for_all(warning_filter: Any) -> bool:
-    _action, message, category, module, _line = warning_filter
-    return category.__module__ == "builtins" and message is None and module is None
 
 
 # Functions that read and restore one aspect each.
@@ -149,24 +135,20 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
-class _Timers:
-    """The seconds left of each timer. A later object with less time left is equal."""
-
-    def __init__(self) -> None:
-        self.left = [signal.getitimer(one)[0] for one in _TIMERS]
-
-    def __eq__(self, other: object) -> bool:
-        assert isinstance(other, _Timers)  # the later snapshot
-        return all(
-            bool(left) == bool(later) and later <= left
-            for left, later in zip(self.left, other.left, strict=True)
-        )
-
-    __hash__ = None  # type: ignore[assignment]
+def _timers() -> list[float]:
+    """Return the seconds left of each timer."""
+    return [signal.getitimer(one)[0] for one in _TIMERS]
 
 
-def _restore_timers(before: _Timers) -> None:
-    for timer, left in zip(_TIMERS, before.left, strict=True):
+def _timers_differ(before: list[float], after: list[float]) -> bool:
+    """Return whether a timer was started, stopped or set anew."""
+    return any(
+        bool(left) != bool(later) or later > left for left, later in zip(before, after, strict=True)
+    )
+
+
+def _restore_timers(before: list[float]) -> None:
+    for timer, left in zip(_TIMERS, before, strict=True):
         signal.setitimer(timer, left)
 
 
@@ -267,11 +249,7 @@ class _Option(NamedTuple):
 
 
 class _Options(dict[_Option, dict[str, Any]]):
-    """The options of cfg.CONF that have values: an override or a default that code has set.
-
-    Values of new options are no difference after an import of a module, since a library may
-    register and set its own.
-    """
+    """The options of cfg.CONF that have values: an override or a default that code has set."""
 
     def __init__(self) -> None:
         groups = _options_by_group()
@@ -283,30 +261,32 @@ class _Options(dict[_Option, dict[str, Any]]):
                 if "override" in info or "default" in info
             }
         )
-        self._names = {group: [*options] for group, options in groups.items()}
-        self._modules = len(sys.modules)
-
-    def __eq__(self, later: object) -> bool:
-        assert isinstance(later, _Options)
-        counted = {
-            option: values
-            for option, values in later.items()
-            if later._modules == self._modules or option.name in self._names.get(option.group, ())
-        }
-        return {**self} == counted
-
-    def __ne__(self, later: object) -> bool:
-        return not self == later
-
-    __hash__ = None
+        #: The names of all options by group, and the number of imported modules.
+        self.names: Final = {group: [*options] for group, options in groups.items()}
+        self.modules: Final = len(sys.modules)
 
 
 #: The values of an option that code can set.
 _SET: Final = ("override", "default")
 
 
+def _options_differ(before: _Options, after: _Options) -> bool:
+    """Return whether an option was set.
+
+    New options do not count after an import, since a library may register and set its own.
+    """
+    return before != {
+        option: values
+        for option, values in after.items()
+        if after.modules == before.modules or option.name in before.names.get(option.group, ())
+    }
+
+
 def _options_by_group() -> dict[str | None, dict[str, dict[str, Any]]]:
-    """Return oslo.config's own facts about each option of cfg.CONF, by group and name."""
+    """Return oslo.config's own facts about each option of cfg.CONF, by group and name.
+
+    No public function returns which values code has set.
+    """
     conf = vars(cfg.CONF)
     groups = {name: vars(group)["_opts"] for name, group in conf["_groups"].items()}
     return {None: conf["_opts"], **groups}
@@ -381,7 +361,21 @@ def _restore_filters(before: list[Any]) -> None:
     cast(list[Any], warnings.filters)[:] = before
 
 
-_FILTERS: Final = "the filters of warnings"
+def _filters_differ(before: list[Any], after: list[Any]) -> bool:
+    """Return whether a filter was removed, or a new one covers all modules.
+
+    An import of a library may add filters for its own warnings.
+    """
+    if before == after:
+        return False
+    kept = [one for one in after if one in before]
+    news = [one for one in after if one not in before]
+    return kept != before or any(map(_is_for_all, news))
+
+
+def _is_for_all(warning_filter: Any) -> bool:
+    _action, message, category, module, _line = warning_filter
+    return category.__module__ == "builtins" and message is None and module is None
 
 
 def _standard_files() -> list[tuple[int, int] | None]:
@@ -407,7 +401,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
-    Aspect("the timers", _Timers, _restore_timers),
+    Aspect("the timers", _timers, _restore_timers, _timers_differ),
     Aspect("the environment", _environment, _restore_environment, is_of_harness=True),
     Aspect(
         "the locale",
@@ -460,7 +454,9 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda before: multiprocessing.set_start_method(before, force=True),
     ),
     Aspect("the names of builtins", _names_of_builtins, _restore_builtins),
-    Aspect("oslo.config's cfg.CONF", _Options, _restore_options, is_of_harness=True),
+    Aspect(
+        "oslo.config's cfg.CONF", _Options, _restore_options, _options_differ, is_of_harness=True
+    ),
     Aspect(
         "the name of the thread",
         lambda: threading.current_thread().name,
@@ -484,6 +480,6 @@ ASPECTS: Final[Sequence[Aspect]] = (
         (logging.root.manager, "logRecordFactory"),
         is_logging=True,
     ),
-    Aspect(_FILTERS, _filters, _restore_filters, is_logging=True),
+    Aspect("the filters of warnings", _filters, _restore_filters, _filters_differ, is_logging=True),
     _attributes("warnings.showwarning", (warnings, "showwarning"), is_logging=True),
 )
