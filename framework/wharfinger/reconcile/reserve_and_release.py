@@ -396,7 +396,7 @@ class Reservations:
             new_reservations=new,
             changed_reservations=changed,
             ended=ended,
-            is_partly_known=record.live is None or record.live.generation != live.generation,
+            is_partly_known=stored.is_partly_known,
         )
         self._writer.apply([tree], stored.store)
         for error in tree.errors:
@@ -435,7 +435,7 @@ class Reservations:
     @retry_on(*_CONFLICTS)
     def _detach(self, provider: ProviderSummary, former: FormerRoot) -> None:
         stored = self._read(provider)
-        live = replace(stored.live, traits=stored.traits)
+        live = stored.live
         step = UpdateProvider(
             uuid=live.uuid,
             name=live.name,
@@ -443,7 +443,7 @@ class Reservations:
             before=Identity(name=live.name, parent_uuid=former.uuid),
             after=Identity(name=live.name, parent_uuid=None),
         )
-        self._apply(replace(stored, live=live), stored.own_record, step)
+        self._apply(stored, stored.own_record, step)
 
     # Rows.
 

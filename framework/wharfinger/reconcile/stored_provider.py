@@ -28,7 +28,8 @@ class StoredProvider:
     #: The traits in Placement, which may belong to an older generation than ``live``.
     traits: frozenset[str]
     #: The provider, with the inventories (or else the traits) that were just read from Placement.
-    #: The rest comes from our record, if the record has the same generation.
+    #: The rest comes from our record. If that has another generation, the rest is unknown, except
+    #: for ``traits``.
     live: Provider
     #: A store with the record of the driver instance that publishes the provider.
     store: RecordStore
@@ -69,11 +70,9 @@ class StoredProvider:
         store = RecordStore(context, *key, own_rows)
         live = store.get(provider.uuid).live
         if live is None or live.generation != generation:
-            live = replace(without_contents(provider), generation=generation)
+            live = replace(without_contents(provider), generation=generation, traits=traits.traits)
         if inventories:
             live = replace(live, inventories=inventories.inventories)
-        else:
-            live = replace(live, traits=traits.traits)
         return cls(
             traits.traits,
             live,
@@ -94,6 +93,12 @@ class StoredProvider:
     def own_record(self) -> Record:
         """The stored record of the driver instance that publishes the provider, or an empty one."""
         return self.store.get(self.live.uuid)
+
+    @property
+    def is_partly_known(self) -> bool:
+        """Whether a part of ``live`` is unknown."""
+        known = self.own_record.live
+        return known is None or known.generation != self.live.generation
 
     @property
     def own_figures(self) -> dict[str, int]:

@@ -129,7 +129,7 @@ def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]
     changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
     full = {uuid: step for uuid, step in changes.items() if fully_reserves(step)}
     for uuid in tree.left.keys() & tree.plan.records.keys():
-        record, planned, live = store.get(uuid), tree.plan.records[uuid], tree.now.get(uuid)
+        record, planned, live = store.get(uuid), tree.plan.records[uuid], _live(tree, uuid)
         if planned is None:
             yield uuid, replace(record, live=live)
             continue

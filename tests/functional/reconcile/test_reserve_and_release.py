@@ -72,6 +72,7 @@ FULL = {
 ATTEMPTS, SEED = 20, 1606
 #: A number that no step has.
 NEVER = -1
+TRAIT = "CUSTOM_OF_ANOTHER_PROGRAM"
 CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 
 
@@ -620,6 +621,32 @@ def test_act_that_crashes_at_any_step_is_completed_by_repeating_the_act(
         assert rows(publishing.context).keys() == holders, step
         if act is release_allocation:
             assert not any(one["allocations"] for one in everything().values()), step
+
+
+def test_act_that_crashes_at_any_step_keeps_the_new_trait_of_another_program(
+    act: Act, publishing: Publishing, placement: PlacementFixture, draw: Draw
+) -> None:
+    traits = placement.client.get_traits(summary(placement, "gpu").uuid)
+    placement.client.create_trait(TRAIT)
+    placement.client.set_traits(
+        summary(placement, "gpu").uuid,
+        traits.resource_provider_generation,
+        traits.traits | {TRAIT},
+    )
+    moments = Moments(publishing.state_path)
+    start = moments.take()
+    with Steps(placement) as steps:
+        act(as_new_process(publishing), placement)
+    cases = list(enumerate(steps.passed))
+    intent = next(case for case in cases if case[1].startswith("after RecordBatch.save"))
+    for number, step in draw(cases, 1, keep=[intent]):
+        moments.go_back(start)
+        with Steps(placement, crash_at=number), pytest.raises(Crash):
+            act(as_new_process(publishing), placement)
+
+        assert not as_new_process(publishing).cycle.sync().problems
+
+        assert TRAIT in contents(placement)["gpu"]["traits"], step
 
 
 # Beside other actors and cycles.
