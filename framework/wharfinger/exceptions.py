@@ -344,10 +344,10 @@ class RootDeletionBlocked(WharfingerError):
     template = (
         "another program has deleted providers {deleted}, as nova does when a compute service is "
         "deleted. Their root provider {root} ({uuid}) cannot be deleted, because of allocations "
-        "from {children} below the root. If the compute service was deleted, "
-        "nova-compute cannot create a new root before you delete this root: run {commands}, and "
-        "then `openstack resource provider delete {uuid}`. If not, do nothing: this cycle creates "
-        "the deleted providers again."
+        "from {children} below the root. If the compute service was deleted, run {commands}, "
+        "which keeps the allocations, and then `openstack resource provider delete {uuid}`: "
+        "nova-compute cannot create a new root before. If the compute service was not deleted, do "
+        "nothing: this cycle creates the deleted providers again."
     )
     root: str
     uuid: str
@@ -419,7 +419,10 @@ class NodeTaken(WharfingerError):
 
 
 class ClaimRefused(WharfingerError):
-    """An instance cannot claim a node, or cannot drop the claim; nothing was written."""
+    """An instance cannot claim a node, or cannot drop the claim; no database row was changed.
+
+    Placement may already have the allocations.
+    """
 
     template = "instance {instance} on node {node} of host {host}: {problem}"
     instance: str
@@ -441,7 +444,7 @@ class ReservationRefused(WharfingerError):
 class DetachmentRefused(WharfingerError):
     """A provider cannot be detached from its root, to become a root itself."""
 
-    template = "provider {provider} ({uuid}) cannot be detached: {problem}. {remedy}"
+    template = "provider {provider} ({uuid}) cannot be detached from its root: {problem}. {remedy}"
     provider: str
     uuid: str
     problem: str

@@ -178,7 +178,8 @@ class CyborgDriver(ComputeDriver):
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
         """Return the hosts whose deployables have changed since a mark, and the next mark.
 
-        For None, return no hosts and the present mark. Raises BackendError.
+        For None, return no hosts and the present mark. If the host of a changed deployable is
+        unknown, return all hosts. Raises BackendError.
         """
         accelerators = self._connected()
         if since is None:

@@ -18,8 +18,8 @@ MAX_PAGES: Final = 10_000
 OPTIONS: Final = (
     cfg.StrOpt(
         "conductor_group",
-        help="Publish only the nodes of this conductor group; an empty value is the default group. "
-        "Default: the nodes of all groups.",
+        help="Publish only the nodes of this conductor group. An empty value means Ironic's "
+        "default group. Default: the nodes of all groups.",
     ),
     cfg.StrOpt(
         "shard",

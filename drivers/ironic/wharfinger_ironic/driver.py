@@ -45,7 +45,7 @@ class IronicDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return a list with the section that auth_section names, [] if it names none."""
+        """Return a list with the other section that auth_section names, [] if it names none."""
         credentials = FleetSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 

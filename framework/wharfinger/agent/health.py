@@ -248,7 +248,7 @@ def _age(
 
 
 def _poll(one: InstanceStatus, now: float) -> Check:
-    """Check whether the last poll failed. A poll is never stale: a drift cycle replaces it."""
+    """Return WARN if the last poll failed, else PASS; the age of the poll does not matter."""
     counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
     completed = one.completed_at.get(CycleType.POLL)
     return Check(

@@ -110,9 +110,9 @@ class MigrationRecover(InstanceCommand):
     """Finish the moves of processes that died.
 
     The command confirms moves whose confirmation was in progress, and reverts others. It does not
-    change live migrations, evacuations, and moves that wait for a confirm or revert. A process
-    counts as dead without progress for service_down_time. Exits with 1 if a move cannot be
-    finished.
+    change live migrations, evacuations, and moves that wait for a confirm or revert, unless their
+    instance no longer exists: then it releases the allocations of the move. A process counts as
+    dead without progress for service_down_time. Exits with 1 if a move cannot be finished.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

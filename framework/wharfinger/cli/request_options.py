@@ -116,8 +116,8 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
         type=_suffixes,
         action="append",
         default=[],
-        help="suffixes of groups: the provider of one of these groups must be an ancestor of the "
-        f"providers of the others, or the same provider ({_REPEATABLE})",
+        help="suffixes of groups whose providers must be in one subtree: the provider of one of "
+        f"the groups is an ancestor of all the others, or the same provider ({_REPEATABLE})",
     )
     group.add_argument(
         "--root-required",

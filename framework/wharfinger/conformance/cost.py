@@ -36,7 +36,7 @@ class DriverTime(CallObserver):
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add the processor time of the call to ``seconds``."""
+        """Add the processor time that this thread used in the call to ``seconds``."""
         self.is_running = False
         self.seconds += time.thread_time() - self._began
 

@@ -641,7 +641,8 @@ def try_faults(
 ) -> str:
     """Play the history with these faults in this process, as ``try_cases`` describes.
 
-    If the harness is slow, play only once, and with ``is_short`` only half of the steps.
+    If the harness is slow, play only once, unless the run is thorough, and with ``is_short`` only
+    half of the steps.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)

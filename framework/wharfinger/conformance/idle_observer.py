@@ -69,7 +69,7 @@ class IdleObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Watch the calls in the block from another thread."""
+        """In the block, look for waits in the calls to the driver from another thread."""
         tasks = Path("/proc/self/task").iterdir()
         self._children_before = frozenset().union(*map(_children_of, tasks))
         over = threading.Event()

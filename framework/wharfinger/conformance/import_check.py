@@ -59,7 +59,7 @@ def _main(driver: str) -> None:
 
 
 def _libraries(driver: str) -> Sequence[str]:
-    """Return the modules of other packages that a driver imports; none if the import fails."""
+    """Return all modules that the import of a driver adds, except those of its own packages."""
     # A child process imports the driver to find them: this process must not import it yet.
     reader, writer = os.pipe()
     if not os.fork():

@@ -1,4 +1,4 @@
-"""Make the databases of a run faster. Their data need not survive a crash."""
+"""Make the databases and the Placement of a run faster; their data need not survive a crash."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -34,7 +34,7 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 
 @contextmanager
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
-    """Start the harness and a Placement; yield the examination of the driver.
+    """Start a Placement, and the harness if there is one; yield the examination of the driver.
 
     After the block, stop the harness and Placement. ``calls`` is notified of each call to the
     driver and the harness. Raise NotShown if the driver cannot be checked.

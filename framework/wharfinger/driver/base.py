@@ -133,7 +133,10 @@ class ComputeDriver(abc.ABC):
         provider_tree.update_traits(nodename, self.get_traits(nodename))
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return traits of the root provider by name: True sets the trait, False removes it."""
+        """Return traits of each node's root by name: True adds the trait, False removes it.
+
+        They are ignored for a root that the driver does not report.
+        """
         return {}
 
     def get_problems(self) -> Sequence[str]:

@@ -24,12 +24,13 @@ class Reservation(KeptObject):
     - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
     - ``holder``: the name of the person, program or work, such as a release, that holds it.
     - ``since``: its start, in UTC.
-    - ``expected_end``: its expected end, in UTC, None if unknown; it does not end by itself then.
+    - ``expected_end``: its expected end, in UTC; None if unknown. It does not end by itself.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
     - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
       reservations.
-    - ``phase``: the phase of that release, one of RELEASE_PHASES; None for other reservations.
+    - ``phase``: the phase of the release, one of RELEASE_PHASES; None before a release, or without
+      one.
     - ``revision``: see KeptObject.
     """
 

@@ -1,4 +1,4 @@
-"""Checks whether a driver instance may publish a provider."""
+"""Checks whether a driver instance may publish a provider. They return errors."""
 
 from datetime import UTC, datetime
 from typing import Final

@@ -135,9 +135,9 @@ class AllocationChange:
 
 
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
-    """Return the inventory with ``reserved`` lowered until the capacity covers the used amount.
+    """Return the inventory; if its capacity is below the used amount, lower ``reserved``.
 
-    With ``exactly``, also lower the ratio, so that nothing more can be allocated.
+    With ``exactly``, then also lower the ratio, so that nothing more can be allocated.
     """
     if inventory.capacity >= used:
         return inventory

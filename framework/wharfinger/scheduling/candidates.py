@@ -38,10 +38,10 @@ _GROUP_POLICY: Final = "group_policy"
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates found, in Placement's order.
+    """The accepted candidates, in Placement's order.
 
-    ``dropped`` counts the refused candidates, by filter or "group_policy"; after requests with
-    higher and higher limits, only those of the last answer.
+    ``dropped`` counts the refused ones by the name of the filter, or under "group_policy". After
+    several requests with higher limits, only the last answer counts.
     """
 
     candidates: tuple[Candidate, ...]

@@ -248,8 +248,9 @@ class TreeStage:
 class TreeMiss:
     """A provider tree that the condition ``step`` excludes.
 
-    ``parts`` are the indexes of the request's parts without a suitable provider. ``part_misses``
-    are the tree's most suitable providers for them.
+    ``parts`` are the indexes of those ``Explanation.parts`` for which the tree has no suitable
+    provider. ``part_misses`` are the providers that come nearest to them. ``reasons`` are the
+    traits that exclude the root.
     """
 
     uuid: str

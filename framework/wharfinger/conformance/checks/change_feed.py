@@ -92,8 +92,8 @@ def feeds(subject: Subject) -> None:
         def see(holds: Callable[[Contents], bool], expected: str) -> None:
             if not _soon(lambda: polled(holds)):
                 raise Violation(
-                    f"change in Placement after {_WITHIN:g} s of polls with changed_nodes: "
-                    f"{difference(before, placement.contents())}",
+                    f"after {_WITHIN:g} s of polls with changed_nodes, Placement has changed only "
+                    f"by: {difference(before, placement.contents())}",
                     f"{expected} in Placement after these polls",
                 )
 

@@ -24,7 +24,10 @@ _HOUR: Final = 3600
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe the nodes after a listing; that must not call the backend or have side effects."""
+    """Describe the nodes after a listing, also an hour later by the clock.
+
+    That must not call the backend or have side effects.
+    """
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -41,8 +44,9 @@ def in_memory(subject: Subject) -> None:
                     clock_shift.advance(-seconds)
         if harness.calls:
             raise Violation(
-                f"describing the nodes after a listing makes {len(harness.calls)} calls to the "
-                f"backend, such as {', '.join(harness.calls[:3])}",
+                f"after a listing, also an hour later, the description of the nodes makes "
+                f"{len(harness.calls)} calls to the backend, such as "
+                f"{', '.join(harness.calls[:3])}",
                 "a description from memory, without calls to the backend",
             )
         if seen:
