@@ -78,18 +78,18 @@ class Rows:
         """Return a condition: any value that a column has in the rows that match ``where``."""
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
-    def select(self, where: Values) -> list[dict[str, Any]]:
+    def select(self, where: Values, *, lock: bool = False) -> list[dict[str, Any]]:
         """Return the rows whose columns have these values, oldest first.
 
-        Instead of a value, ``where`` may have a NotIn, an AnyOf, or a collection of values.
+        Instead of a value, ``where`` may have a NotIn, an AnyOf, or a collection of values. With
+        ``lock``, lock the rows until the transaction ends.
         """
-        columns = [self._table.c[name] for name in self._present]
+        query = sa.select(*(self._table.c[name] for name in self._present))
+        query = query.with_for_update() if lock else query
         found = [
             dict(row)
             for some in _in_batches(where)
-            for row in self._session.execute(
-                sa.select(*columns).where(*self._conditions(some))
-            ).mappings()
+            for row in self._session.execute(query.where(*self._conditions(some))).mappings()
             # MySQL ignores spaces at the end of a value.
             if all(_is_exactly(row[name], wanted) for name, wanted in some.items())
         ]

@@ -41,7 +41,11 @@ class RecordBatch(WharfingerObject):
     - ``reports_service``: whether to store also that the service of the host is up.
     """
 
-    HISTORY = (Step("1.0", "first version"), Step("1.1", "ProviderRecord 1.4"))
+    HISTORY = (
+        Step("1.0", "first version"),
+        Step("1.1", "ProviderRecord 1.4"),
+        Step("1.2", "the new names of nodes in their instances and moves"),
+    )
     host: str
     driver_instance: str
     records: list[ProviderRecord]
@@ -201,7 +205,7 @@ class RecordBatch(WharfingerObject):
             if field in one.obj_what_changed()
         }
         held = nodes.hold(ComputeNode.KEY, new, {}, [field])
-        return {held[key][field]: name for key, name in new.items()}
+        return {held[key][field]: name for key, name in new.items() if held[key][field] != name}
 
     def _rename_followers(
         self, names: Mapping[str, str], instances: Rows, migrations: Rows
@@ -215,7 +219,8 @@ class RecordBatch(WharfingerObject):
             (migrations, "dest_compute", "dest_node", in_progress),
         ):
             found: dict[str, list[str]] = {}
-            for row in rows.select({host: self.host, node: list(names), **condition}):
+            wanted = {host: self.host, node: list(names), **condition}
+            for row in rows.select(wanted, lock=True):
                 found.setdefault(row[node], []).append(row["uuid"])
             for name, uuids in found.items():
                 # Nodes may swap names, so the name alone does not identify the rows.

@@ -21,9 +21,9 @@ _TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Inst
 class NodeClaim(WharfingerObject):
     """Changed instances and migrations, saved in one transaction.
 
-    - ``node``: the node that these objects name, with its uuid, host and name, also if another
-      program publishes its root. No other process can rename, move or delete it meanwhile. None:
-      they name no existing node.
+    - ``node``: the node that these objects name: a stored one, or an overlaid one, which has no
+      revision. No other process can rename, move or delete it meanwhile. None: they name no
+      existing node.
     - ``instances``, ``migrations``: the objects to save.
     """
 
@@ -65,13 +65,16 @@ class NodeClaim(WharfingerObject):
             migrations.update(Migration.KEY, _changes(self.migrations))
 
     def _hold_node(self, node: ComputeNode, nodes: Rows, records: Rows) -> None:
-        """Lock the row of the node; without a row, lock the overlay records of its root."""
+        """Lock the row of the node, or the records of the root of an overlaid node."""
         place = {"host": node.host, "hypervisor_hostname": node.hypervisor_hostname}
-        row = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place)).get(node.uuid)
-        if row is not None and not place.items() <= row.items():
-            raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=[node.uuid])
-        overlaid = {"host": node.host, "mode": "overlay"}
-        if row is None and not records.hold(ProviderRecord.KEY, [node.uuid], overlaid, []):
+        if "revision" in node:
+            held = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place))
+            if node.uuid in held and not place.items() <= held[node.uuid].items():
+                raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=[node.uuid])
+        else:
+            overlaid = {"host": node.host, "mode": "overlay"}
+            held = records.hold(ProviderRecord.KEY, [node.uuid], overlaid, [])
+        if node.uuid not in held:
             raise ObjectNotFound(
                 kind=ComputeNode.obj_name(), key=f"{node.hypervisor_hostname} on host {node.host}"
             )

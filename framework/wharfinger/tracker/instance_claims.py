@@ -170,7 +170,8 @@ class Claims:
             if migration.status in dropped:
                 return dropped[migration.status]
             if migration.status in {steps[-1] for steps in dropped.values()}:
-                return ()
+                # The status is not saved yet if the save of an earlier call has failed.
+                return (migration.status,) if migration.obj_what_changed() else ()
         raise self._refused(
             instance,
             f"{migration.source_node} or {migration.dest_node}",

@@ -16,14 +16,18 @@ from wharfinger.objects import (
     RecordBatch,
     Takeover,
 )
+from wharfinger.tracker.instance_claims import Claims, End
 
 HOST, OTHER, INSTANCE = "host-1", "host-2", "metal"
 ROUNDS = 10
 
 
-def named(number: int) -> ComputeNode:
-    """Return what a claim knows of a node."""
-    made = node(None, number)
+def found(context: Context, number: int = 1) -> ComputeNode:
+    return ComputeNode.get_by_uuid(context, uuid(f"node {number}"))
+
+
+def overlaid() -> ComputeNode:
+    made = node(None, 1)
     return ComputeNode(uuid=made.uuid, host=HOST, hypervisor_hostname=made.hypervisor_hostname)
 
 
@@ -50,7 +54,7 @@ def test_save_writes_all_objects_and_updates_them(kept: Kept, context: Context) 
     one.create()
     put(one)
     move.dest_compute, move.dest_node = HOST, "node-1"
-    claim = NodeClaim(context, node=named(1), instances=[one], migrations=[move])
+    claim = NodeClaim(context, node=found(context), instances=[one], migrations=[move])
 
     with transactions() as begun:
         claim.save()
@@ -67,13 +71,14 @@ def test_save_on_a_node_that_was_taken_over_or_renamed_writes_nothing(context: C
     one, two = (instance(context, number) for number in (1, 2))
     for created in (away, renamed, one, two):
         created.create()
+    before = [found(context, number) for number in (1, 2)]
     take(context, away)
     renamed.hypervisor_hostname = "new-name"
     renamed.save()
 
-    for number, changed in ((1, put(one, 1)), (2, put(two, 2))):
-        with pytest.raises(ConcurrentSave, match=uuid(f"node {number}")):
-            NodeClaim(context, node=named(number), instances=[changed]).save()
+    for known, changed in zip(before, (put(one, 1), put(two, 2)), strict=True):
+        with pytest.raises(ConcurrentSave, match=known.uuid):
+            NodeClaim(context, node=known, instances=[changed]).save()
     assert_unchanged(context, one, two)
 
 
@@ -81,24 +86,26 @@ def test_save_on_a_deleted_node_writes_nothing(context: Context) -> None:
     gone, one = node(context, 1), instance(context)
     gone.create()
     one.create()
+    known = found(context)
     gone.destroy()
 
     with pytest.raises(ObjectNotFound, match="node-1 on host host-1"):
-        NodeClaim(context, node=named(1), instances=[put(one)]).save()
+        NodeClaim(context, node=known, instances=[put(one)]).save()
     assert_unchanged(context, one)
 
 
 def test_save_on_an_overlaid_node_needs_its_record_on_the_host(context: Context) -> None:
+    node(context, 1, host=OTHER).create()  # another host publishes the root
     one, two = instance(context, 1), instance(context, 2)
     one.create()
     two.create()
-    root = record(1, provider_uuid=named(1).uuid, mode="overlay")
+    root = record(1, provider_uuid=overlaid().uuid, mode="overlay")
     ProviderRecordList.replace(context, HOST, INSTANCE, ProviderRecordList(objects=[root]), [])
 
-    NodeClaim(context, node=named(1), instances=[put(one)]).save()
+    NodeClaim(context, node=overlaid(), instances=[put(one)]).save()
     ProviderRecordList.replace(context, HOST, INSTANCE, ProviderRecordList(), [root.key])
     with pytest.raises(ObjectNotFound, match="node-1 on host host-1"):
-        NodeClaim(context, node=named(1), instances=[put(two)]).save()
+        NodeClaim(context, node=overlaid(), instances=[put(two)]).save()
 
     assert Instance.get_by_uuid(context, one.uuid).node == "node-1"
     assert_unchanged(context, two)
@@ -115,7 +122,7 @@ def test_save_with_a_changed_migration_does_not_save_the_instance(context: Conte
 
     move.status = "confirming"
     with pytest.raises(ConcurrentSave, match=move.uuid):
-        NodeClaim(context, node=named(1), instances=[put(one)], migrations=[move]).save()
+        NodeClaim(context, node=found(context), instances=[put(one)], migrations=[move]).save()
     assert_unchanged(context, one)
 
 
@@ -124,16 +131,16 @@ def test_claim_and_takeover_at_once_leave_the_instance_with_its_node(context: Co
         claimed, one = node(context, number), instance(context, number)
         claimed.create()
         one.create()
-        known = named(number)
+        known = found(context, number)
         put(one, number)
         _, error = together(
             lambda claimed=claimed: take(context, claimed),  # type: ignore[misc]
             lambda one=one, known=known: NodeClaim(context, node=known, instances=[one]).save(),  # type: ignore[misc]
         )
         assert error is None or isinstance(error, ConcurrentSave)
-        found = Instance.get_by_uuid(context, one.uuid)
+        saved = Instance.get_by_uuid(context, one.uuid)
         place = (None, None) if error else (OTHER, f"node-{number}")
-        assert (found.host, found.node) == place
+        assert (saved.host, saved.node) == place
 
 
 def test_claim_and_rename_at_once_leave_the_instance_with_its_node(context: Context) -> None:
@@ -141,7 +148,7 @@ def test_claim_and_rename_at_once_leave_the_instance_with_its_node(context: Cont
         claimed, one = node(context, number), instance(context, number)
         claimed.create()
         one.create()
-        known = named(number)
+        known = found(context, number)
         put(one, number)
         claimed.hypervisor_hostname = f"new-{number}"
         rename = RecordBatch(context, host=HOST, driver_instance=INSTANCE, changed_nodes=[claimed])
@@ -149,5 +156,30 @@ def test_claim_and_rename_at_once_leave_the_instance_with_its_node(context: Cont
         errors: list[WharfingerError | None] = together(rename.save, claim.save)
         assert errors[0] is None
         assert errors[1] is None or isinstance(errors[1], ConcurrentSave)
-        found = Instance.get_by_uuid(context, one.uuid)
-        assert found.node == (None if errors[1] else f"new-{number}")
+        saved = Instance.get_by_uuid(context, one.uuid)
+        assert saved.node == (None if errors[1] else f"new-{number}")
+
+
+def test_move_away_and_rename_at_once_leave_the_instance_on_an_existing_node(
+    context: Context,
+) -> None:
+    for number in range(ROUNDS):
+        source, there = node(context, number), node(context, 100 + number, host=OTHER)
+        one = put(instance(context, number), number)
+        move = migration(context, number, status="finished", source_node=f"node-{number}")
+        move.dest_compute, move.dest_node = OTHER, there.hypervisor_hostname
+        for created in (source, there, one, move):
+            created.create()
+        source.hypervisor_hostname = f"new-{number}"
+        rename = RecordBatch(context, host=HOST, driver_instance=INSTANCE, changed_nodes=[source])
+        errors = together(
+            rename.save,
+            lambda one=one, move=move: Claims(context, OTHER).drop_move_claim(  # type: ignore[misc]
+                one, move, End.SOURCE
+            ),
+        )
+        assert errors[0] is None
+        assert errors[1] is None or isinstance(errors[1], ConcurrentSave)
+        saved = Instance.get_by_uuid(context, one.uuid)
+        place = (HOST, f"new-{number}") if errors[1] else (OTHER, there.hypervisor_hostname)
+        assert (saved.host, saved.node) == place

@@ -37,6 +37,7 @@ from wharfinger.objects import (
     InstanceList,
     Migration,
     MigrationList,
+    NodeClaim,
     Takeover,
 )
 from wharfinger.tracker import instance_claims
@@ -343,6 +344,25 @@ def test_move_claimed_again_for_another_node_releases_the_first(
     here.move_claim(one, "cn-0", move)
 
     assert noted(publishing.context)[OTHER] == NOTHING
+
+
+def test_drop_of_a_move_claim_can_be_repeated_after_its_save_failed(
+    publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = small(publishing.context, ONE)
+    to = {"status": "finished", "dest_compute": HOST, "dest_node": "cn-1"}
+    move = migration(publishing.context, one, ONE, **to)
+
+    def fail(_claim: NodeClaim) -> None:
+        raise ConcurrentSave(kind="Instance", keys=[one.uuid])
+
+    with monkeypatch.context() as patched, pytest.raises(ConcurrentSave):
+        patched.setattr(NodeClaim, "save", fail)
+        here.drop_move_claim(one, move, End.SOURCE)
+    here.drop_move_claim(one, move, End.SOURCE)
+
+    assert place_of(publishing.context, one) == OTHER
+    assert Migration.get_by_uuid(publishing.context, move.uuid).status == "confirmed"
 
 
 def test_drop_of_a_move_that_has_ended_changes_nothing(

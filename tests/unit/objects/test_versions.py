@@ -51,7 +51,7 @@ FINGERPRINTS = {
     "ProviderRecord": "1.4-27d80d1dd7fe2bed3e75d466a0547569",
     "ProviderRecordList": "1.4-adfe8db7c13d16af884befe2c1430428",
     "ProviderState": "1.1-00621f7ee5d9ff55bd3f4ab051745303",
-    "RecordBatch": "1.1-799f0516516f28b66cb79c69a8155ded",
+    "RecordBatch": "1.2-799f0516516f28b66cb79c69a8155ded",
     "Reservation": "1.1-f6b40cb5665beb65043fd47d69e4e7e5",
     "ReservationList": "1.1-55254663d7961028163eb07e4f3a821a",
     "Service": "1.0-25cd5e4aae16f9d24657555c53894511",
