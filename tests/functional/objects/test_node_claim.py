@@ -1,11 +1,14 @@
 """NodeClaim saves instances and migrations only while their node is where they name it."""
 
+from collections.abc import Iterator
+from functools import partial
+
 import pytest
 
 from tests.functional.objects.test_cycle_batch import together
 from tests.lab.objects import Kept, KeptElsewhere, transactions
 from tests.lab.samples import instance, migration, node, record, uuid
-from wharfinger.exceptions import ConcurrentSave, ObjectNotFound, WharfingerError
+from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
 from wharfinger.objects import (
     ComputeNode,
     Context,
@@ -126,38 +129,35 @@ def test_save_with_a_changed_migration_does_not_save_the_instance(context: Conte
     assert_unchanged(context, one)
 
 
-def test_claim_and_takeover_at_once_leave_the_instance_with_its_node(context: Context) -> None:
+def claims(context: Context) -> Iterator[tuple[ComputeNode, NodeClaim]]:
+    """Yield new nodes, each with the unsaved claim of a new instance."""
     for number in range(ROUNDS):
-        claimed, one = node(context, number), instance(context, number)
-        claimed.create()
+        made, one = node(context, number), instance(context, number)
+        made.create()
         one.create()
         known = found(context, number)
-        put(one, number)
-        _, error = together(
-            lambda claimed=claimed: take(context, claimed),  # type: ignore[misc]
-            lambda one=one, known=known: NodeClaim(context, node=known, instances=[one]).save(),  # type: ignore[misc]
-        )
+        yield made, NodeClaim(context, node=known, instances=[put(one, number)])
+
+
+def test_claim_and_takeover_at_once_leave_the_instance_with_its_node(context: Context) -> None:
+    for claimed, claim in claims(context):
+        taking = Takeover(context, host=OTHER, driver_instance=INSTANCE, nodes=[claimed])
+        _, error = together(taking.save, claim.save)
         assert error is None or isinstance(error, ConcurrentSave)
-        saved = Instance.get_by_uuid(context, one.uuid)
-        place = (None, None) if error else (OTHER, f"node-{number}")
+        saved = Instance.get_by_uuid(context, claim.instances[0].uuid)
+        place = (None, None) if error else (OTHER, claimed.hypervisor_hostname)
         assert (saved.host, saved.node) == place
 
 
 def test_claim_and_rename_at_once_leave_the_instance_with_its_node(context: Context) -> None:
-    for number in range(ROUNDS):
-        claimed, one = node(context, number), instance(context, number)
-        claimed.create()
-        one.create()
-        known = found(context, number)
-        put(one, number)
-        claimed.hypervisor_hostname = f"new-{number}"
+    for claimed, claim in claims(context):
+        new = claimed.hypervisor_hostname = f"new-{claimed.hypervisor_hostname}"
         rename = RecordBatch(context, host=HOST, driver_instance=INSTANCE, changed_nodes=[claimed])
-        claim = NodeClaim(context, node=known, instances=[one])
-        errors: list[WharfingerError | None] = together(rename.save, claim.save)
-        assert errors[0] is None
-        assert errors[1] is None or isinstance(errors[1], ConcurrentSave)
-        saved = Instance.get_by_uuid(context, one.uuid)
-        assert saved.node == (None if errors[1] else f"new-{number}")
+        renamed, error = together(rename.save, claim.save)
+        assert renamed is None
+        assert error is None or isinstance(error, ConcurrentSave)
+        saved = Instance.get_by_uuid(context, claim.instances[0].uuid)
+        assert saved.node == (None if error else new)
 
 
 def test_move_away_and_rename_at_once_leave_the_instance_on_an_existing_node(
@@ -172,14 +172,10 @@ def test_move_away_and_rename_at_once_leave_the_instance_on_an_existing_node(
             created.create()
         source.hypervisor_hostname = f"new-{number}"
         rename = RecordBatch(context, host=HOST, driver_instance=INSTANCE, changed_nodes=[source])
-        errors = together(
-            rename.save,
-            lambda one=one, move=move: Claims(context, OTHER).drop_move_claim(  # type: ignore[misc]
-                one, move, End.SOURCE
-            ),
-        )
-        assert errors[0] is None
-        assert errors[1] is None or isinstance(errors[1], ConcurrentSave)
+        end = partial(Claims(context, OTHER).drop_move_claim, one, move, End.SOURCE)
+        renamed, error = together(rename.save, end)
+        assert renamed is None
+        assert error is None or isinstance(error, ConcurrentSave)
         saved = Instance.get_by_uuid(context, one.uuid)
-        place = (HOST, f"new-{number}") if errors[1] else (OTHER, there.hypervisor_hostname)
+        place = (HOST, f"new-{number}") if error else (OTHER, there.hypervisor_hostname)
         assert (saved.host, saved.node) == place
