@@ -93,9 +93,9 @@ class DeviceProgram(_DeviceCommand):
             "--function",
             metavar="ID",
             type=text(),
-            help="the id of the image's function. The trait of this function, "
-            "CUSTOM_FPGA_FUNCTION_ID_*, replaces the former function trait of the provider. "
-            "Default: the function that the driver reports after the programming, if any",
+            help="the id of the function that the image loads. After the programming, its trait "
+            "CUSTOM_FPGA_FUNCTION_ID_* replaces the former function trait of the provider. "
+            "Default: the function that the driver then reports, if any",
         )
         parser.add_argument(
             "--wait-for-idle",

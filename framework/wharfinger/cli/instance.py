@@ -237,7 +237,7 @@ class InstanceRepair(InstanceCommand):
         parser.add_argument(
             "--release",
             action="store_true",
-            help="do not restore the allocation, but release the instance. Providers that have to "
+            help="release the instance instead of restoring its allocation. Providers that have to "
             "be cleaned stay reserved until they are clean",
         )
         return parser

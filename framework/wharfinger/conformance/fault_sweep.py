@@ -115,10 +115,10 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle whose call ``at`` meets the fault; return the result, even after an error.
+        """Run a cycle in which the driver's call ``at`` to its backend meets the fault.
 
-        After a call that hangs, later calls meet the fault ``then``. Raise Violation if the cycle
-        does not end.
+        Return an Attempt, even if the cycle fails. After a call that hangs, later calls meet the
+        fault ``then``. Raise Violation if the cycle does not end.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()

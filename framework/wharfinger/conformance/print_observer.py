@@ -31,7 +31,7 @@ class PrintObserver:
         self._redirects: Final[list[_Redirect]] = []
 
     def before(self, method: str) -> None:
-        """Begin to redirect both streams to files."""
+        """Before a call to the driver, redirect stdout and stderr to files."""
         for one in self._redirects:
             one.begin(self._process.own_threads)
 
@@ -43,7 +43,10 @@ class PrintObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, silence other logs and warnings, and let ``before`` redirect."""
+        """In the block, record what calls to the driver print.
+
+        Silence warnings, and all logs except those of the driver.
+        """
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed

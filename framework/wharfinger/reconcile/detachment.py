@@ -56,7 +56,10 @@ def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
-    """Return whether the driver reports a detached provider below a new root in Placement."""
+    """Return whether the driver reports a detached provider below another root in Placement.
+
+    The former root counts, too, if it was created again.
+    """
     wanted = state.desired.get(uuid)
     root = state.live.get(wanted.provider.root_uuid) if wanted else None
     if root is None or root.uuid == uuid:

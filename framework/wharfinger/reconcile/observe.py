@@ -18,7 +18,7 @@ from wharfinger.reconcile.reservation_phases import stored_figures
 
 
 class Observer:
-    """Reads the trees of one driver instance for its cycles.
+    """Reads the trees of one driver instance from Placement and the database, for its cycles.
 
     Methods raise PlacementError, ObjectError and StateError.
     """

@@ -30,9 +30,10 @@ def next_phases(
     is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the providers that stay reserved, and changing reservations with their new phases.
+    """Return the uuids of providers that stay reserved, and the new phases of reservations.
 
-    ``settled`` has new phases that are known already, by reservation uuid.
+    Phase None ends a reservation. ``settled`` has new phases that are known already, by reservation
+    uuid.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

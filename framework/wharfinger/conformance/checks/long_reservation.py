@@ -48,7 +48,10 @@ _SHORT: Final = 0.5
     after=("WHF-303", "WHF-506", "WHF-507"),
 )
 def reserved_however_long(subject: Subject) -> None:
-    """Make a thing busy, run many cycles, and set the clocks ahead; it must stay reserved."""
+    """Make a thing busy, run many cycles, set the clocks ahead, and restart the driver.
+
+    The thing must stay reserved.
+    """
     threads = threading.active_count()
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
