@@ -105,6 +105,7 @@ class TagsHarness(Harness):
     """A dictionary of machines, served over HTTP behind a proxy."""
 
     patience: ClassVar[float] = 3.0
+    uses = unsupported("a user has a whole machine")
 
     def __init__(self, directory: Path, placement: Placement) -> None:
         super().__init__(directory, placement)
