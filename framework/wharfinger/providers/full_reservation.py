@@ -73,6 +73,24 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
     }
 
 
+def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
+    """Return the record after our reservation has ended with these inventories.
+
+    Without the released figures in ``applied``, a later full reservation by another program would
+    look like ours.
+    """
+    applied = record.applied
+    if applied is not None:
+        ours = {
+            name: replace(inventory, reserved=min(inventories[name].reserved, inventory.total))
+            if name in inventories and inventory.is_fully_reserved
+            else inventory
+            for name, inventory in applied.inventories.items()
+        }
+        applied = replace(applied, inventories=ours)
+    return replace(record, own_reserved={}, applied=applied)
+
+
 def disputed(records: Collection[Record]) -> frozenset[str]:
     """Return the classes for which the records of one provider differ in the figure to restore.
 

@@ -364,7 +364,7 @@ class Reservations:
         else:
             # Write even if nothing changes: a concurrent reservation has to read again.
             own = full_reservation.release(stored.live.inventories, stored.record)
-            record = replace(stored.own_record, own_reserved={})
+            record = full_reservation.released(stored.own_record, own)
             self._apply(stored, record, stored.set_inventories(own), ended=mine)
         return left
 

@@ -192,6 +192,14 @@ def test_placement_after_random_acts_matches_the_model(
         ]
     )
     @example(acts=[("owner_writes", 4, 0), ("hold", "card", "ann"), ("owner_writes", 5, 4)])
+    @example(
+        acts=[
+            ("hold", "gpu", "ann"),
+            ("sync",),
+            ("hold", "gpu", "ann"),
+            ("other_program_reserves", "gpu"),
+        ]
+    )
     def after_any_acts(acts: list[tuple[str | int, ...]]) -> None:
         lab.empty()
         with Publishing(placement, tmp_path_factory.mktemp("state")) as publishing:
