@@ -82,6 +82,11 @@ class ComputeNode(KeptObject):
         """Return the node with a uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
+    @property
+    def is_renamed(self) -> bool:
+        """Return whether the name has changed since the node was read or saved."""
+        return "hypervisor_hostname" in self.obj_what_changed()
+
 
 @register
 class ComputeNodeList(KeptList[ComputeNode]):

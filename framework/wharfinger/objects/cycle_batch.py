@@ -199,11 +199,7 @@ class RecordBatch(WharfingerObject):
     def _new_names(self, nodes: Rows) -> dict[str, str]:
         """Return the new names of the nodes to rename, by their old names."""
         field = "hypervisor_hostname"
-        new = {
-            one.key: one.hypervisor_hostname
-            for one in self.changed_nodes
-            if field in one.obj_what_changed()
-        }
+        new = {one.key: one.hypervisor_hostname for one in self.changed_nodes if one.is_renamed}
         held = nodes.hold(ComputeNode.KEY, new, {}, [field])
         return {held[key][field]: name for key, name in new.items() if held[key][field] != name}
 

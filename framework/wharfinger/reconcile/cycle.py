@@ -469,8 +469,8 @@ class Reconciler:
     )
     def _save_rows(self, nodes: NodeList, *, is_listing: bool) -> None:
         rows = self._rows.changed_rows(nodes.nodes, self.store.records, is_listing=is_listing)
-        renamed = [row for row in rows if _is_renamed(row)]  # together: nodes may swap their names
-        others = [row for row in rows if not _is_renamed(row)]
+        renamed = [row for row in rows if row.is_renamed]  # together: nodes may swap their names
+        others = [row for row in rows if not row.is_renamed]
         batches = [others[start : start + BATCH] for start in range(0, len(others), BATCH)]
         try:
             for batch in filter(None, (renamed, *batches)):
@@ -544,7 +544,3 @@ def _waiting_for_names(plan: Plan) -> set[str]:
         for tree in plan.trees
         if renames and any(isinstance(one, NameTaken) for one in tree.problems)
     }
-
-
-def _is_renamed(row: ComputeNode) -> bool:
-    return "hypervisor_hostname" in row.obj_what_changed()

@@ -48,7 +48,7 @@ def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequenc
     if node is None or record is None or record.applied is None:
         return ()
     row = rows.changed_row(node.under(tree.root_uuid), record.applied)
-    if row is None or "hypervisor_hostname" in row.obj_what_changed():
+    if row is None or row.is_renamed:
         return ()  # the cycle stores all renames together
     return [row]
 
