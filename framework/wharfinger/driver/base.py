@@ -140,44 +140,47 @@ class ComputeDriver(abc.ABC):
         return {}
 
     def get_problems(self) -> Sequence[str]:
-        """Return messages for the operator about problems that no other method reports.
+        """Return messages about problems since the last snapshot that no other method reports.
 
-        They are the problems since the last snapshot.
+        The framework shows them to the operator.
         """
         return ()
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the names of nodes that changed after a mark, and a new mark (``change_feed``).
+        """Return the names of nodes that changed after a mark, and a new mark.
 
-        A mark is a point in the driver's feed of changes; the driver chooses its form. ``since`` is
-        the last mark, or None to get a first one. Return only nodes that ``get_available_nodes``
-        lists. The other methods answer for the returned nodes with their new state.
+        Only a driver that supports ``change_feed`` overrides this method. A mark is a point in the
+        driver's feed of changes; the driver chooses its form. ``since`` is the last mark, or None
+        to get a first one. Return only nodes that ``get_available_nodes`` lists. The other methods
+        answer for the returned nodes with their new state.
         """
         raise NotImplementedError
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether a released provider needs no more cleaning (``cleans_after_release``).
+        """Return whether a released provider needs no more cleaning.
 
-        The provider was released at about ``since``, or later. Return True if the backend has
-        cleaned it after that time, or will not clean it. After False, the provider stays reserved.
+        Only a driver that supports ``cleans_after_release`` overrides this method. The provider was
+        released at about ``since``, or later. Return True if the backend has cleaned it after that
+        time, or will not clean it. After False, the provider stays reserved.
         """
         return False
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Load an image into a device, and return when the device has it (``programming``).
+        """Load an image into a device, and return when the device has it.
 
-        ``image`` is a uuid. ``function`` is the id of the function that the image gives the device,
-        None if unknown. The call may take minutes. Raises ProgrammingRefused if the device is
-        unchanged, ProgrammingFailed if the device certainly does not have the image, and
-        BackendError if that is unknown.
+        Only a driver that supports ``programming`` overrides this method. ``image`` is a uuid.
+        ``function`` is the id of the function that the image gives the device, None if unknown. The
+        call may take minutes. Raises ProgrammingRefused if the device is unchanged,
+        ProgrammingFailed if the device certainly does not have the image, and BackendError if that
+        is unknown.
         """
         raise NotImplementedError
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the id of a device's present function, None without one (``programming``).
+        """Return the id of a device's present function, or None if it has none.
 
-        Read it from the device, not from a snapshot. Raises BackendError if the function is
-        unknown.
+        Only a driver that supports ``programming`` overrides this method. Read it from the device,
+        not from a snapshot. Raises BackendError if the function is unknown.
         """
         raise NotImplementedError
 

@@ -65,7 +65,8 @@ def from_answer(
 ) -> list[Candidate]:
     """Return the candidates in Placement's answer to a request, in the same order.
 
-    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer.
+    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer if a
+    candidate does not fit the request.
     """
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()

@@ -66,7 +66,7 @@ class Explaining:
             wanted,
             request,
             root,
-            has_owners=self._may_take is not None,
+            reads_owners=self._may_take is not None,
         )
         facts, parts = self._parts(wanted, facts)
         stages = request_funnel.before_asking(request, root, parts, facts)
@@ -113,7 +113,10 @@ def _most(request: ResourceRequest) -> int:
 
 
 def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """Yield steps and requests with more and more conditions, the request itself last."""
+    """Yield requests with more and more of the conditions, the request itself last.
+
+    Each comes with the step whose conditions it adds.
+    """
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)
     together = replace(request, groups=takers, same_subtree=(), group_policy=policy_needed(takers))

@@ -205,8 +205,9 @@ class Part:
     """The funnel of a part of a request, which a single provider has to serve.
 
     ``misses`` are the excluded providers that have the classes, the most suitable first.
-    ``unowned`` counts those excluded for lack of an owner trait, ``last_seen`` those with perhaps
-    outdated amounts, and ``not_looked_at`` the providers whose inventories were not read.
+    ``holdings`` counts those that reservations exclude, by reason of the reservation. ``unowned``
+    counts those excluded for lack of an owner trait, ``last_seen`` those with perhaps outdated
+    amounts, and ``not_looked_at`` the providers whose inventories were not read.
     """
 
     suffix: str

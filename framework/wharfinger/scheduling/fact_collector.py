@@ -27,12 +27,12 @@ def gather(
     request: ResourceRequest,
     root: TraitConditions,
     *,
-    has_owners: bool,
+    reads_owners: bool,
 ) -> Facts:
     """Return the facts that explain the candidates of a request.
 
-    ``root`` are the conditions on root providers. ``objects`` is None without a database. Raises
-    PlacementError, ObjectError, StateError.
+    ``root`` are the conditions on root providers. ``objects`` is None without a database. Without
+    ``reads_owners``, the facts have no owners. Raises PlacementError, ObjectError, StateError.
     """
     parts = list(parts)
     facts = Facts(providers={one.uuid: one for one in client.list_providers()})
@@ -40,7 +40,7 @@ def gather(
         facts,
         with_one_of=_with_one_of(client, request, root),
         members=_members(client, request),
-        owners=owner_trait_reader.by_provider(client) if has_owners else {},
+        owners=owner_trait_reader.by_provider(client) if reads_owners else {},
         reserved=_reserved(objects),
     )
     facts = Stocks(client, objects, facts, parts).gathered()

@@ -65,7 +65,7 @@ def confined(flavor: Flavor) -> dict[str, str]:
 
 
 def _is_bare_metal(request: ResourceRequest) -> bool:
-    """Return whether a whole node of Ironic is requested."""
+    """Return whether only one custom class is requested, as for a whole node of Ironic."""
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)
 

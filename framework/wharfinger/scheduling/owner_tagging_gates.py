@@ -61,7 +61,10 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """The gates of all owners, cached for ``cache_time`` seconds; several threads can use them."""
+    """Reads whether all services of an owner tag all their providers.
+
+    It reads this again after ``cache_time`` seconds. Several threads can use one object.
+    """
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context
@@ -70,7 +73,10 @@ class Gates:
         self._last: Mapping[str, Gate] | None = None
 
     def is_on(self, owner: str) -> bool:
-        """Return whether an owner's gate is on; raises ObjectError, StateError."""
+        """Return whether the owner has services, and all of them tag all their providers.
+
+        Raises ObjectError, StateError.
+        """
         with self._lock:
             current = self._cache.get(None)
             if current is None:

@@ -1,4 +1,4 @@
-"""Compute which providers each part of a request excludes, and why. Pure."""
+"""Split a request into parts, and find out why each part excludes providers. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -47,8 +47,8 @@ class Wanted:
     def traits(self) -> TraitConditions:
         """Return the trait conditions on the provider that gives the resources.
 
-        For one of several resource classes of the group without a suffix, return only the
-        forbidden traits: the providers of that group may have the required traits together.
+        For one of several resource classes of the group without a suffix, return only the forbidden
+        traits: the providers of that group may have the required traits together.
         """
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)

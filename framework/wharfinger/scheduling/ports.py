@@ -43,7 +43,7 @@ def from_port(
 
     ``resource_request`` is in the format of Neutron's extension port-resource-request-groups. The
     request accepts any of the physical networks ``physnets``, but only those whose trait is in
-    ``known_traits``.
+    ``known_traits``, if that is set.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

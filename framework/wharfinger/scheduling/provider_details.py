@@ -169,8 +169,9 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
     """Return the details with the reservations in the database.
 
-    A provider without one gets the classes that other programs fully reserve. If ``context`` is
-    None, these are all fully reserved classes. Raises ObjectError, StateError.
+    For a provider without one, ``reserved_by_others`` has the classes that other programs fully
+    reserve. If ``context`` is None, it has all fully reserved classes. Raises ObjectError,
+    StateError.
     """
     details = list(providers)
     by_provider: dict[str, tuple[Reserved, ...]] = {}

@@ -107,14 +107,14 @@ class Stocks:
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
-    def _use_stored(self, remembered: Iterable[Provider]) -> frozenset[str]:
-        """Use the stored inventories of providers that certainly have no free unit.
+    def _use_stored(self, last_known: Iterable[Provider]) -> frozenset[str]:
+        """Use the last known inventories of providers that certainly have no free unit.
 
-        Return the uuids of these providers.
+        Return their uuids. Skip providers that were deleted or have newer inventories.
         """
         believed = {
             one.uuid: one.inventories
-            for one in remembered
+            for one in last_known
             if one.uuid not in self._stocks.keys() | self._gone
             and self._has_no_free_unit(one.inventories)
         }

@@ -30,7 +30,10 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """Return the group policy to send: "none" where it prevents wrong amounts of Placement 16."""
+    """Return the request's group policy, or "none" if at most one of several groups has a suffix.
+
+    Placement 16 could otherwise answer with wrong amounts.
+    """
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)
     return "none" if several and suffixed < 2 else request.group_policy

@@ -1,4 +1,7 @@
-"""Translate extra specs to resources and traits, except the keys of groups. Pure."""
+"""Check extra specs, and translate them to resources and traits. Pure.
+
+The keys of groups, such as resources1:VGPU and trait:CUSTOM_FAST, do not belong here.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -155,7 +155,10 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Call ``program`` for a wrong provider or image, and while calls fail; it must raise."""
+    """Call ``program`` for a wrong provider, device or image, and while calls fail.
+
+    It must raise.
+    """
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -213,7 +216,7 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing while each backend call in turn gets half an answer.
+    """Program a thing with a wrong function, then while each call in turn gets half an answer.
 
     Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
     """
@@ -227,8 +230,8 @@ def refuses_what_was_not_begun(subject: Subject) -> None:
 def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = None) -> int:
     """Program a thing while backend call ``at`` gets half an answer; return the number of calls.
 
-    Raise Violation as ``refuses_what_was_not_begun`` does. The driver gets ``asked`` in place of
-    the image's function.
+    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
+    The driver gets ``asked`` in place of the image's function.
     """
     subject.begin()
     harness = subject.harness

@@ -92,8 +92,8 @@ def feeds(subject: Subject) -> None:
         def see(holds: Callable[[Contents], bool], expected: str) -> None:
             if not _soon(lambda: polled(holds)):
                 raise Violation(
-                    f"after {_WITHIN:g} s of polls with changed_nodes, Placement has changed only "
-                    f"by: {difference(before, placement.contents())}",
+                    f"after {_WITHIN:g} s of polls with changed_nodes, these are all changes in "
+                    f"Placement: {difference(before, placement.contents())}",
                     f"{expected} in Placement after these polls",
                 )
 
@@ -390,7 +390,8 @@ def feeds_nothing(subject: Subject) -> None:
 def feeds_no_more(subject: Subject) -> str:
     """Change one or two of many nodes; the feed may name at most three others for each.
 
-    A driver of only one node passes: WHF-915 has seen that the feed does not always name it.
+    A driver of only one node passes: WHF-915 has seen that the feed does not always name it. Return
+    the number of nodes as text.
     """
     changes = Changes(subject)
     most = _NODES // 2
@@ -428,7 +429,10 @@ def feeds_no_more(subject: Subject) -> str:
 
 
 def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until the driver lists at least ``count`` nodes, or give up."""
+    """Add things until the driver lists at least ``count`` nodes; try this eight times at most.
+
+    If the driver lists only one node, add nothing.
+    """
     follower.list_all()
     for _ in range(_GROWTHS):
         if not 1 < len(follower.nodes) < count:
@@ -604,7 +608,7 @@ def feeds_all(subject: Subject) -> str:
     """Change many things at once; polls must show all changes.
 
     If things can be busy, the processor time of a poll must also grow linearly with the number of
-    changes.
+    changes. Return as text how many were made.
     """
     changes = Changes(subject)
     with subject.driver() as driver:
@@ -652,7 +656,7 @@ def _times_of_polls(subject: Subject) -> list[float]:
 
 
 def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], object]) -> list[float]:
-    """Return the processor times of polls; before each, a thing has changed twice as often."""
+    """Return the processor times of polls; the changes of a thing double before each poll."""
     harness = subject.harness
     times: list[float] = []
     count, made = _FEWEST_TIMED, 0
@@ -682,7 +686,7 @@ def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], objec
 def feeds_cheaply(subject: Subject) -> str:
     """Raise Violation if each of five successive polls makes all calls of a listing.
 
-    A driver passes if a listing takes only one call.
+    A driver passes if a listing takes only one call. Return as text how many calls it takes.
     """
     with subject.driver() as driver:
         follower = Follower(subject, driver)

@@ -31,7 +31,10 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play backend changes with faults; then Placement must be as without faults."""
+    """Play backend changes with faults; then Placement must be as without faults.
+
+    Return as text how many faults were tried.
+    """
     faults = subject.possible((*COMMON_FAULTS, Fault.FORBIDDEN))
     return try_faults(subject, frozenset(faults), seconds=_SECONDS["WHF-721"], apart=2)
 
@@ -48,7 +51,10 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play backend changes with stale and late answers; then Placement must be as without them."""
+    """Play backend changes with stale and late answers; then Placement must be as without them.
+
+    Return as text how many of these answers were tried.
+    """
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -73,5 +79,8 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play backend changes, and kill the driver's process; Placement must be as without kills."""
+    """Play backend changes, and kill the driver's process; Placement must be as without kills.
+
+    Return as text how many kills were tried.
+    """
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

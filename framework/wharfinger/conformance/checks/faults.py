@@ -198,7 +198,7 @@ def found_again(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """List the nodes repeatedly, each time with an error as the answer to another call.
+    """List the nodes repeatedly, each time with an error as the answer to a different call.
 
     The driver must raise, or describe the nodes as before. With the fault MISSING, some things may
     be missing.

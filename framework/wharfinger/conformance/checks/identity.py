@@ -80,7 +80,7 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
 
 
 def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the configuration, then for each node that an option names a copy with another name."""
+    """Yield the configuration, then a copy for each node that an option names, renamed there."""
     yield text
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)

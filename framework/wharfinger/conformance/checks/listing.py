@@ -36,7 +36,8 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
 def complete_or_none(subject: Subject) -> str:
     """Add many things; list them repeatedly, each time with a fault in a call after the first.
 
-    The driver must raise, or describe all nodes as before.
+    The driver must raise, or describe all nodes as before. Return as text how many things there
+    were.
     """
     harness = subject.harness
     with subject.driver() as driver:

@@ -259,7 +259,8 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
 def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
     """Program while call ``at`` fails, or every call if None; return the number of calls.
 
-    Reset the backend before. Raise Violation as ``says_no_failure`` does.
+    Reset the backend before. Raise Violation if ``program`` raises, and a driver instance then
+    wrongly reports the requested function.
     """
     subject.begin()
     harness = subject.harness
@@ -313,7 +314,7 @@ def _see(event: str, which: str, driver: ComputeDriver, uuid: str, right: Sequen
 def _see_another(thing: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
-            f"current_function of {thing} returns {function}, but the device cannot have "
-            f"{function}: the harness still offers an image with this function",
+            f"current_function of {thing} returns {function}, but the device has another function: "
+            f"image({thing!r}) of the harness still returns an image with {function}",
             "the function that the device has, or an error from current_function",
         )

@@ -66,7 +66,8 @@ class _Cost:
 def linear(subject: Subject) -> str:
     """Double the things repeatedly; the cost of a cycle must grow linearly.
 
-    The cost is calls to the backend, lines of Python and processor time.
+    The cost is calls to the backend, lines of Python and processor time. Return as text how many
+    things were tried.
     """
     costs, refused = _costs(subject)
     if _growth(costs):
@@ -93,7 +94,10 @@ def linear(subject: Subject) -> str:
     after=("WHF-802",),
 )
 def complete(subject: Subject) -> str:
-    """Double the things repeatedly; the driver must describe all, and the first ones as before."""
+    """Double the things repeatedly; the driver must describe all, and the first ones as before.
+
+    Return as text how many things were tried.
+    """
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
@@ -128,7 +132,8 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
 def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
     """Raise Violation if ``many`` describes a thing of ``few`` differently.
 
-    A thing that only ``many`` has must have the same resource classes as one of ``few``.
+    A thing that only ``many`` has must have the same classes, mode and reservation as one of
+    ``few``.
     """
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:

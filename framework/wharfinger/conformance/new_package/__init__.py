@@ -26,7 +26,10 @@ _FILES: Final = {
 
 
 def check_name(name: str) -> str:
-    """Return the name if a new driver can have it; otherwise raise ValueError."""
+    """Return the name if it has the form of a driver's name; otherwise raise ValueError.
+
+    It must not be the name of a configuration section of Wharfinger.
+    """
     if not _NAME.fullmatch(name) or not is_instance_name(name):
         raise ValueError(
             f"{shown(name)} cannot name a driver: use up to 64 lower-case letters and digits, "

@@ -80,7 +80,7 @@ class FleetHarness(Harness):
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Let the proxy clear ``calls`` and inject this fault from now on."""
+        """Clear ``calls``; call number ``at`` then meets the fault, or every call if it is None."""
         self.proxy.expect(at, fault)
 
     @property
@@ -91,7 +91,7 @@ class FleetHarness(Harness):
     # The machines.
 
     def reset(self) -> None:
-        """Replace both lists by lists of two machines."""
+        """Restore the first state: two free machines in each list."""
         self.machines, self.removed = {}, {}
         self.others = {one["name"]: one for one in (machine("other", 0), machine("other", 1))}
         self.grow(2)

@@ -29,7 +29,11 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
 
 
 def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
-    """Return the classes of these request filters, by name; raises ConfigurationError."""
+    """Return the classes of these request filters, by name.
+
+    Raises ConfigurationError for a name that occurs twice, that not exactly one installed package
+    has, or whose class cannot be used.
+    """
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:

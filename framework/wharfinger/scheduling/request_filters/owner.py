@@ -34,9 +34,10 @@ class OwnerFilter(RequestFilter):
         self._allows_untagged: Final = section.allows_untagged
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request, with conditions on owner traits as strict as Placement allows.
+        """Return the request with conditions on owner traits.
 
-        Raises MicroversionUnsupported for several owners if the server does not map groups to
+        They are as strict as Placement and the length of a URL allow; ``objection`` checks the
+        rest. Raises MicroversionUnsupported for several owners if the server does not map groups to
         providers.
         """
         if len({group.owner for group in request.groups if group.resources}) > 1:
