@@ -1,4 +1,4 @@
-"""Read the configuration: one module per section, and one frozen dataclass with its values."""
+"""Read and check the configuration. The frozen dataclasses ``...Section`` have its values."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -61,10 +61,10 @@ _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read and check the configuration files; return their options.
+    """Read the configuration files, and return their options.
 
-    Without arguments, oslo.config looks for the files. Raises the first error in them:
-    ConfigurationError, ConfigurationFileError.
+    Without arguments, oslo.config looks for the files. Raises the first error in them, except in
+    the sections of driver instances: ConfigurationError, ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):

@@ -33,7 +33,7 @@ class BoundedSession(Session):
     """keystoneauth's session, but ``timeout`` limits a whole request."""
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request, as keystoneauth's session does."""
+        """Send a request within ``timeout``, by default that of the session; return the answer."""
         timeout = kwargs.get("timeout") or self.timeout
         assert timeout is not None, "the option has a default"
         with request_deadline.within(timeout):
@@ -83,9 +83,10 @@ class _Bounded:
 
 
 class BoundedTransport(TCPKeepAliveAdapter):
-    """keystoneauth's transport, with a limit of ``limit`` MiB for an answer after decompression.
+    """keystoneauth's transport, which observes the deadline of a request.
 
-    ``section`` is the configuration section with the limits, for errors.
+    It limits an answer to ``limit`` MiB after decompression. ``section`` is the configuration
+    section with the limits, for errors.
     """
 
     def __init__(self, limit: int, section: str) -> None:
@@ -108,7 +109,10 @@ class BoundedTransport(TCPKeepAliveAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request; this, or reading the answer, raises RequestTimedOut, AnswerTooLarge."""
+        """Send a request; return the answer, or raise RequestTimedOut.
+
+        Reading the answer may raise RequestTimedOut, too, or AnswerTooLarge.
+        """
         try:
             answer = super().send(request, *args, **kwargs)
         except (OSError, HTTPError) as error:  # requests' own errors are OSErrors
@@ -120,7 +124,10 @@ class BoundedTransport(TCPKeepAliveAdapter):
 
 
 def bound(session: Session, limit: int, section: str) -> None:
-    """Limit each answer to a session to ``limit`` MiB. Errors name the ``section``."""
+    """Let a session observe deadlines, and limit each answer to ``limit`` MiB.
+
+    Errors name the ``section``.
+    """
     transport = BoundedTransport(limit, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

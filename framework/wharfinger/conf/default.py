@@ -1,4 +1,4 @@
-"""Options in [DEFAULT]: the driver instances, host and state directory of this service."""
+"""Options in [DEFAULT], except those for logging."""
 
 import os
 import re

@@ -89,7 +89,7 @@ def _kind(wanted: object) -> str:
 def read_path(section: str, key: str, value: str) -> Path:
     """Return a path, with ~ as the home directory.
 
-    Raises ConfigurationError if it is not absolute, or has unusual characters.
+    Raises ConfigurationError if it is not absolute, or has ?, #, % or unprintable characters.
     """
     try:
         path = Path(value).expanduser()

@@ -36,7 +36,7 @@ class Value:
 
 
 class Options(cfg.ConfigOpts):
-    """A ConfigOpts that lists its registered options."""
+    """A ConfigOpts that lists its registered options, and the settings in its files."""
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
@@ -48,7 +48,7 @@ class Options(cfg.ConfigOpts):
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
     ) -> bool:
-        """Register an option as in ConfigOpts, and add it to the list."""
+        """Register an option, and add it to the list; return False if it was registered before."""
         is_new: bool = super().register_opt(opt, group, *args, **kwargs)
         name = group.name if isinstance(group, cfg.OptGroup) else group
         if is_new and not kwargs.get("cli"):  # oslo.config registers those for itself

@@ -271,7 +271,7 @@ _SET: Final = ("override", "default")
 
 
 def _options_differ(before: _Options, after: _Options) -> bool:
-    """Return whether an option was set.
+    """Return whether an option was set or cleared.
 
     New options do not count after an import, since a library may register and set its own.
     """
@@ -329,7 +329,7 @@ _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
 def _loggers() -> dict[str, Any]:
-    """Return the settings of loggers by name, without loggers that have the usual ones."""
+    """Return the settings of the shared loggers by name, without those with the usual ones."""
     return {
         name: (
             one.level,
@@ -362,9 +362,9 @@ def _restore_filters(before: list[Any]) -> None:
 
 
 def _filters_differ(before: list[Any], after: list[Any]) -> bool:
-    """Return whether a filter was removed, or a new one covers all modules.
+    """Return whether a filter was removed, or a new one covers all of a built-in category.
 
-    An import of a library may add filters for its own warnings.
+    An import of a library may add narrower filters.
     """
     if before == after:
         return False

@@ -142,7 +142,11 @@ class History(RuleBasedStateMachine):
         self._settle()
 
     def _fail_at(self, how: str) -> None:
-        """Run a cycle with a fault; raise Violation if a tree is then neither old nor new."""
+        """Run a full cycle with a fault, then settle without one.
+
+        Raise Violation if a tree was neither old nor new in between. ``how`` names the fault and
+        the number of the backend call.
+        """
         fault, at = how.rsplit(" ", 1)
         self._tell(f"call {at} gets {fault}")
         old = self._subject.placement.contents()
@@ -189,7 +193,7 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether ``contents`` shows the backend's free nodes or devices as free."""
+        """Return whether no free thing is reserved, or has changed since it was first seen free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             _its_providers(contents, one) == self._free[one]

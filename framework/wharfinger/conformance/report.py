@@ -27,9 +27,10 @@ def facts(
     rules: Iterable[Rule],
     capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the facts of a run as a dictionary for JSON.
+    """Return the content of the report as data for JSON.
 
-    ``capabilities`` is the result of ``declared_capabilities``.
+    A rule without a result counts as not run. ``capabilities`` is the result of
+    ``declared_capabilities``.
     """
     return {
         "format": _FORMAT,

@@ -46,7 +46,8 @@ class Lost(Exception):
 class RuleProcess:
     """A process that checks one rule of a driver at a time.
 
-    ``directory`` is an empty directory for its files. ``broken`` has the ids of broken rules.
+    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that were
+    found broken before.
     """
 
     def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:

@@ -51,7 +51,7 @@ class Status(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether the author has to repair the driver, or withdraw a declaration."""
+        """Whether a rule is broken without a declaration, or a declared failure did not occur."""
         return self in (Status.FAILED, Status.UNEXPECTED)
 
 
@@ -156,7 +156,7 @@ class Examination:
         return Result(rule, Status.UNPROVEN, missing) if missing else None
 
     def _missing(self, names: Iterable[str]) -> str:
-        """Return a text on which of these the harness lacks; "" if it has all."""
+        """Return a text on which methods and faults the harness should have, but lacks, or ""."""
         missing = [
             f"fault {one.name}" if isinstance(one, Fault) else one
             for one in names

@@ -47,7 +47,10 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process; raise NotShown if it does not stop the harness."""
+        """End the process; raise NotShown if it does not stop the harness.
+
+        If the process is lost outside the harness, the last rule fails.
+        """
         try:
             if self._process is not None and kind is None:
                 self._process.end()
@@ -74,7 +77,7 @@ class Run:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the run."""
+        """The exit code of the run: FAILED before PARTIAL, and PARTIAL before CONFORMS."""
         return exit_code(self.verdicts)
 
     def summary(self) -> Iterator[str]:

@@ -92,7 +92,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Read a request from standard input; print the described providers as JSON."""
+    """Read a request from standard input, print the described providers as JSON, and exit."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(

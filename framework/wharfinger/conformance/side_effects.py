@@ -110,7 +110,7 @@ def watching_files() -> Iterator[set[str]]:
 
 @contextmanager
 def _auditing_shared_memory() -> Iterator[None]:
-    """In the block, send an audit event for each segment, since Python has none."""
+    """In the block, send an audit event for each shm_open, since Python sends none."""
     shm_open = _posixshmem.shm_open
 
     def audited(path: str, flags: int, mode: int = 0o777) -> int:

@@ -64,7 +64,7 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Records sleeps beyond a limit in calls to a driver.
+    """Records changes of shared state, and sleeps beyond a limit, in calls to a driver.
 
     The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call. A
     wait that ends by its time-out is a sleep, too. The methods in ``free`` may sleep.
@@ -140,7 +140,7 @@ class SleepObserver:
             self._see_call(frame)
 
     def _see_call(self, frame: FrameType) -> None:
-        """Record a seed of random, a change of shared state, or a run of the command sleep.
+        """Record a call that seeds ``random``, changes shared state, or runs the command sleep.
 
         Remember a thread that the call starts.
         """

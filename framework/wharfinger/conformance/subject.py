@@ -56,8 +56,9 @@ _SHRINKING: Final = 20.0
 class Subject:
     """One driver under test, with a backend and a Placement.
 
-    The backend is that of the ``harness``, or that of ``config_file``, which the kit only reads.
-    ``seed`` draws the random histories and the faults; ``examples`` counts the histories.
+    The backend is that of the ``harness``, or that of ``config_file``, from which the kit only
+    reads. ``seed`` draws the random histories and the faults. ``examples`` is the number of
+    histories. With ``thorough``, checks try every case instead of a sample.
     """
 
     def __init__(
@@ -76,7 +77,6 @@ class Subject:
         self.placement: Final = placement
         self.seed: Final = seed
         self.examples: Final = examples
-        #: Whether checks try every case instead of a sample.
         self.thorough: Final = thorough
         #: The ids of the rules that the checks so far have found broken.
         self.broken: Final[set[str]] = set()
@@ -147,7 +147,7 @@ class Subject:
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the driver instance.
+        """The name of the driver instance: that in the configuration file, or "conformance".
 
         Raise ConfigurationError if the configuration file enables several instances of the driver.
         """
@@ -211,7 +211,7 @@ class Subject:
     def begin(self, *, is_whole: bool = False) -> None:
         """Empty Placement, make a new state directory, and reset the backend of the harness.
 
-        Without ``is_whole``, keep at most 16 nodes or devices in the backend. Raise NotShown if the
+        Without ``is_whole``, try to remove all but 16 nodes or devices. Raise NotShown if the
         harness has fewer than two, or not as many as after the last reset. Without a harness,
         create the root providers that the driver expects of other programs.
         """
@@ -229,7 +229,7 @@ class Subject:
             self._make_roots()
 
     def _make_small(self, harness: Harness) -> None:
-        """Remove nodes or devices of the harness for up to 20 s, until 16 are left."""
+        """Remove nodes or devices until 16 are left, or 20 s have passed, or the harness cannot."""
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -414,7 +414,7 @@ class Publishing:
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """Settle until ``is_free`` accepts the contents of Placement; return the last contents.
+        """Call ``settle`` until ``is_free`` accepts its result; return the last result.
 
         Repeat ten times at most. Before each repetition, set the clocks ahead by 60 s.
         """
@@ -456,7 +456,7 @@ def describe(
 ) -> dict[str, DesiredProvider]:
     """Let the driver list its nodes and describe their trees; return the providers by name.
 
-    ``live`` has the providers in Placement. Raise Violation as ``listed`` does.
+    ``live`` has the providers in Placement. Raise Violation if a node cannot be used.
     """
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
@@ -492,8 +492,8 @@ def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
     """Return the driver's nodes, with the figures of ``get_available_resource``.
 
-    Raise Violation if a name, a uuid or the figures are wrong, or if ``get_available_resource``
-    raises.
+    Raise BackendError unless the driver lists different names. Raise Violation if a name, a uuid
+    or the figures are wrong, or cannot be read.
     """
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
@@ -508,7 +508,7 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
 def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
     """Return a node's tree as the framework gives it to the driver.
 
-    The tree has the providers in ``live``, or only a root if ``live`` lacks the node.
+    The tree has the node's providers in ``live``, or only a root if ``live`` lacks the node.
     """
     root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
     theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]

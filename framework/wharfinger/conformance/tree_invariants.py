@@ -1,4 +1,4 @@
-"""Invariants of the providers that the kit checks after every full cycle."""
+"""Invariants of a driver's providers and ComputeNodes, which are checked after full cycles."""
 
 from collections.abc import Collection, Iterator, Set
 from typing import Final
@@ -20,10 +20,10 @@ _FIGURES: Final = {
 
 
 class TreeInvariants:
-    """Remembers the providers of one driver instance since it began to publish.
+    """Checks the providers of one driver instance, and remembers them for the next check.
 
-    ``theirs`` has the contents of Placement before that. With ``renames``, a provider may change
-    its name.
+    ``theirs`` has the contents of Placement before the first cycle. With ``renames``, a provider
+    may change its name.
     """
 
     def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
@@ -44,9 +44,10 @@ class TreeInvariants:
         *,
         agrees: bool = True,
     ) -> None:
-        """Raise Violation if the contents of Placement break an invariant.
+        """Raise Violation if a provider of the driver has a wrong owner trait or a new uuid.
 
-        With ``agrees``, also compare the driver's ComputeNodes with their trees.
+        ``things`` has the names of the backend's nodes or devices. With ``agrees``, also compare
+        the driver's ComputeNodes with their trees.
         """
         mine = self._mine(contents, {*things})
         for name in sorted(mine):
@@ -72,7 +73,11 @@ class TreeInvariants:
                 self._see_facts(node, by_root[root.root_uuid])
 
     def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
-        """Return the names of the providers that must have the driver's owner trait."""
+        """Return the names of the providers that must have the driver's owner trait.
+
+        They have its instance trait, or a name in ``things``, or they are new in a tree of such
+        providers and have no owner trait.
+        """
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())
         its_trees = {contents[name].root_uuid for name in mine}
