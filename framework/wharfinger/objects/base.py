@@ -32,8 +32,8 @@ class IndirectionAPI(Protocol):
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object in the process that has the database open.
 
-        Return the new values of the object's fields, and the method's result. The values also have
-        ``obj_what_changed``: the names of the changed fields.
+        Return the new values of the fields that the method has changed, and its result. The values
+        also have ``obj_what_changed``: the names of the fields that count as changed afterwards.
         """
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
@@ -53,7 +53,7 @@ class IndirectionAPI(Protocol):
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return the object that a primitive describes, converted to ``object_versions``.
+        """Return the object of the primitive ``objinst``, converted to ``object_versions``.
 
         These are earlier versions that the caller knows, by class name.
         """
@@ -166,7 +166,10 @@ class WharfingerObject:
         return self._values.get(name)
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set unset fields, by default all that have a default, to copies of their defaults."""
+        """Set the fields with these names, if they are unset, to copies of their defaults.
+
+        Without names, set all unset fields that have a default.
+        """
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:
@@ -443,7 +446,10 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the newest known version of a class and of all classes in its fields, by name."""
+    """Return the newest known version of a class and of all classes in its fields, by name.
+
+    ``versions`` is for the recursive calls only.
+    """
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION
@@ -485,7 +491,11 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the version of the objects in this version of their container, None to keep theirs."""
+    """Return the version that objects get in ``target_version`` of their container.
+
+    ``pairs`` are versions of the container and of the objects, oldest first. Return None if all of
+    them are older: the objects keep their version. Raises LookupError if all are newer.
+    """
     convert = versionutils.convert_version_to_tuple
     before = None
     for whole, part in pairs:

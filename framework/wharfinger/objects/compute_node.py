@@ -158,14 +158,17 @@ class ComputeNodeList(KeptList[ComputeNode]):
         self._save([one for before in names for one in following(before, host, names[before])])
 
 
-def following(before: str, after: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield updates that give the new host of nodes to their instances and moves in progress."""
+def following(old_host: str, new_host: str, nodes: Collection[str]) -> Iterator[Following]:
+    """Yield updates that store ``new_host`` in the instances and moves in progress of nodes.
+
+    ``nodes`` are the names of the nodes.
+    """
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
-    yield Following(Instance.TABLE, {"host": before, "node": nodes}, {"host": after, **saved})
+    yield Following(Instance.TABLE, {"host": old_host, "node": nodes}, {"host": new_host, **saved})
     for end in ("source", "dest"):
         compute = f"{end}_compute"
         yield Following(
             Migration.TABLE,
-            {compute: before, f"{end}_node": nodes, "status": NotIn(OVER)},
-            {compute: after, **saved},
+            {compute: old_host, f"{end}_node": nodes, "status": NotIn(OVER)},
+            {compute: new_host, **saved},
         )

@@ -24,7 +24,9 @@ _TABLES: Final = tuple(
 
 @register
 class RecordBatch(WharfingerObject):
-    """Changes of provider records, nodes and reservations that are saved together, only once.
+    """Changes of provider records, nodes and reservations, all saved in one transaction.
+
+    Each batch is saved only once.
 
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
     - ``records``: the provider records to write.

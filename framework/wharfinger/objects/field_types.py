@@ -27,7 +27,7 @@ class Text(Field[str]):
 
 
 class ColumnText(Text):
-    """A field for text of limited length, without null characters and surrogates."""
+    """A field for text without null characters and surrogates; ``longest`` None: of any length."""
 
     def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)

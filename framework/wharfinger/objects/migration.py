@@ -140,7 +140,7 @@ class Migration(KeptObject):
 
     @property
     def is_in_progress(self) -> bool:
-        """Return whether the status is not final; True for an unreadable status."""
+        """Return whether the status is not final, or cannot be read."""
         return "status" not in self or self.status in IN_PROGRESS
 
     def _new_row(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class Migration(KeptObject):
         migrations.insert([row])
 
     def _hold_instance(self, instances: Rows) -> None:
-        """Lock the row of the instance; a takeover or another move may have changed its node."""
+        """Lock the row of the instance; raise ConcurrentSave if it has left the move's source."""
         place = {"host": self.source_compute, "node": self.source_node}
         held = instances.hold(Instance.KEY, [self.instance_uuid], {}, list(place))
         for uuid, row in held.items():

@@ -21,9 +21,8 @@ _TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Inst
 class NodeClaim(WharfingerObject):
     """Changed instances and migrations, saved in one transaction.
 
-    - ``node``: the node that these objects name: a stored one, or an overlaid one, which has no
-      revision. No other process can rename, move or delete it meanwhile. None: they name no
-      existing node.
+    - ``node``: the node that these objects name, None if it does not exist. No other process can
+      rename, move or delete it meanwhile. If another program publishes it, it has no revision.
     - ``instances``, ``migrations``: the objects to save.
     """
 
@@ -65,7 +64,10 @@ class NodeClaim(WharfingerObject):
             migrations.update(Migration.KEY, _changes(self.migrations))
 
     def _hold_node(self, node: ComputeNode, nodes: Rows, records: Rows) -> None:
-        """Lock the row of the node, or the records of the root of an overlaid node."""
+        """Lock the node's row, or for a node of another program the records of its root provider.
+
+        Raises ConcurrentSave, ObjectNotFound.
+        """
         place = {"host": node.host, "hypervisor_hostname": node.hypervisor_hostname}
         if "revision" in node:
             held = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place))

@@ -1,4 +1,7 @@
-"""Move nodes of other service hosts to a driver instance."""
+"""Move nodes to another service host or driver instance, in one transaction.
+
+Their instances, moves in progress, provider records and programming jobs get the new one, too.
+"""
 
 import json
 from collections.abc import Iterator
@@ -99,9 +102,10 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Yield the uuids of the nodes of each host of ``down_hosts`` that is up.
+        """Find the hosts of ``down_hosts`` that are up; yield the uuids of their nodes.
 
-        For a host with none of ``nodes``, yield the uuids of all nodes and providers.
+        For a host without nodes here, yield the uuids of all ``nodes``, and of the providers of all
+        ``records``.
         """
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})

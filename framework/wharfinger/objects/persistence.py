@@ -61,7 +61,10 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Mark the named fields as unchanged, by default all."""
+        """Mark the named fields as unchanged, by default all fields.
+
+        With ``recursive``, also mark the fields of objects in these fields.
+        """
         super().obj_reset_changes(fields, recursive)
         names = self.fields if fields is None else fields
         self._documents = {**self._documents, **self._texts(names)}
@@ -352,9 +355,10 @@ class KeptList(RowList[_Kept]):
 def write_checked(
     database: Database, tables: Sequence[str], work: Callable[..., _Result]
 ) -> _Result:
-    """Run ``work``, which checks rows and then writes them, and return its result.
+    """Run ``work``, which checks rows and then writes them, in a transaction; return its result.
 
-    If another process adds a row meanwhile, run ``work`` again. Raises ObjectExists.
+    If ``work`` adds a row that exists already, run it once more, so that it checks that row, too.
+    Raises ObjectExists if it adds the row again.
     """
     try:
         return database.write(tables, work)
@@ -371,7 +375,7 @@ def write_checked(
 def stale_keys(
     held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
 ) -> Iterator[str]:
-    """Yield the keys of rows that no longer exist, or have another revision than given."""
+    """Yield the keys of ``revisions`` whose row in ``held`` is missing or has another revision."""
     for key, revision in revisions.items():
         if key not in held or held[key]["revision"] != revision:
             yield key

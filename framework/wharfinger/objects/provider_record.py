@@ -1,4 +1,4 @@
-"""Provider records: the data that a driver instance has written to a provider, and will write."""
+"""Provider records: what a driver instance stores about a provider, such as the data it wrote."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
@@ -79,7 +79,10 @@ class ProviderRecord(RowObject):
 
     @property
     def is_new(self) -> bool:
-        """Return whether the record is new, or was read from a database without revisions."""
+        """Return whether the record has no revision.
+
+        It was never saved, or its database has no column for revisions.
+        """
         return "revision" not in self
 
     @property

@@ -176,7 +176,7 @@ class ObjectServer:
         except Exception as error:
             # An invalid question must not stop this process.
             LOG.exception(
-                "An object method failed, which another process of the agent has called. That "
+                "Another process of the agent has called an object method, which failed. That "
                 "process gets the error"
             )
             reason = (

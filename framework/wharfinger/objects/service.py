@@ -132,7 +132,7 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store in ``services`` that the service of a program on a host is up now.
+        """Store that the service of a program on a host, if it exists, is up now.
 
         ``services`` are the rows in the caller's transaction.
         """

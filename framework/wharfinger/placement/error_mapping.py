@@ -46,14 +46,16 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
     if found is None and status == HTTPStatus.NOT_FOUND:
         # The answer does not come from Placement, so it does not prove that anything is gone.
         return unexpected(request, response, f"{error.detail}, not from Placement")
-    answered = _answered_id(response)
+    answered_id = _answered_id(response)
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
-        return refused(request, status, error.detail, error.code, answered)
+        return refused(request, status, error.detail, error.code, answered_id)
     kind = _BY_CODE.get(error.code) or _BY_STATUS.get(status, PlacementError)
     detail = error.detail
     if kind is PlacementUnavailable:
         detail = f"{status}: not available now: {detail}"
-    return kind(request=request, status=status, code=error.code, detail=detail, request_id=answered)
+    return kind(
+        request=request, status=status, code=error.code, detail=detail, request_id=answered_id
+    )
 
 
 def unexpected(
@@ -88,7 +90,7 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
 
 
 def refused(
-    request: str, status: int, detail: str, code: str = "", answered: str = ""
+    request: str, status: int, detail: str, code: str = "", request_id: str = ""
 ) -> PermissionRefused:
     """Return the exception for credentials that are refused or lack a role."""
     remedy = "Check the credentials in [placement]."
@@ -103,7 +105,7 @@ def refused(
         code=code,
         detail=detail,
         remedy=remedy,
-        request_id=answered,
+        request_id=request_id,
     )
 
 

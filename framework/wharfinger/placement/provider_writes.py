@@ -84,8 +84,8 @@ class ProviderWrites:
         """Replace inventories and allocations in one request, all or nothing.
 
         ``inventories`` are by provider uuid, each with the provider's generation. ``allocations``
-        have the form of ``PlacementClient.get_allocations``. Needs microversion 1.30 and the
-        service role.
+        have the form of ``PlacementClient.get_allocations``. Errors name the ``subject``. Needs
+        microversion 1.30 and the service role.
         """
         is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
             "consumer_type" in written for written in allocations.values()

@@ -27,7 +27,7 @@ def encoded(query: Query) -> str:
 
 
 def features(query: Query) -> Iterator[Feature]:
-    """Yield the features that the server needs in order to answer the query correctly."""
+    """Yield the features that the server needs for a query for providers."""
     times = Counter(key for key, _value in query)
     for key, value in query:
         if key == "root_required":

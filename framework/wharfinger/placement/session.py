@@ -8,7 +8,7 @@ from wharfinger.conf.placement import GROUP
 
 
 def check(conf: cfg.ConfigOpts) -> None:
-    """Raise ConfigurationError for a fault that can be found without sending a request."""
+    """Raise ConfigurationError for a fault in [placement] that shows without a request."""
     if PlacementSection.read(conf).embedded:
         from wharfinger.placement.embedded import check_installed  # noqa: PLC0415
 

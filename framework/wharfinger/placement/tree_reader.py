@@ -1,6 +1,6 @@
 """Reads the trees of a driver instance in Placement, in as few requests as possible.
 
-Traits, aggregates and inventories are read only of providers with a new generation.
+Traits, aggregates and inventories are read only of providers that are new or have changed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -40,7 +40,7 @@ class Reading:
 
 
 class PlacementReader:
-    """Reads the trees of one driver instance."""
+    """Reads the trees of one driver instance, which ``instance`` names."""
 
     def __init__(self, client: PlacementClient, instance: str) -> None:
         self._client: Final = client
@@ -50,21 +50,20 @@ class PlacementReader:
         self,
         roots: Mapping[str, str],
         records: Mapping[str, Record],
-        believed: Set[str] = frozenset(),
+        unchanged_roots: Set[str] = frozenset(),
         named: Collection[str] = (),
     ) -> Reading:
-        """Read the providers in the trees of the driver instance.
+        """Read the providers in the trees of the driver instance; raises PlacementError.
 
         ``roots`` has the expected uuid of each root by name. ``records`` are by provider uuid. In
-        the trees of ``believed`` roots (uuids), providers that are not ours count as unchanged.
-        Providers in ``named`` (uuids) are looked up even if they lack our instance trait. Raises
-        PlacementError.
+        trees of ``unchanged_roots`` (uuids), providers that are not ours may be taken from their
+        records. Providers in ``named`` (uuids) are looked up even if they lack our instance trait.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
         # A provider of ours that is not in the list may only lack our instance trait.
         found |= self._with_uuids(ours - found.keys())
-        found = {**_remembered(records, believed), **found}
+        found = {**_remembered(records, unchanged_roots), **found}
         own = {uuid for uuid, record in records.items() if record.is_own}
         self._look_up_roots(roots, found, own)
         unmarked = self._with_uuids({*named} - found.keys())
@@ -108,7 +107,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the parents' uuids of the providers in a root's tree that ``live`` lacks."""
+        """Return the uuids of the parents of those providers in a tree that are not in ``live``."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)
@@ -134,9 +133,11 @@ class PlacementReader:
     def _look_up_roots(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Find the roots whose names ``found`` lacks, by uuid, else by name, and add their trees.
+        """Add to ``found`` the trees of ``roots`` that it lacks, by uuid, else by name.
 
-        Another program may have renamed its root and created a new one with the old name.
+        A root of another program (not in ``own``) is also looked up if ``found`` has it with a new
+        name: its program may have created another one with the old name. Many roots are found in a
+        list of all providers.
         """
         listed = {provider.name for provider in found.values()}
         missing = {
