@@ -1,1 +1,1 @@
-"""The commands of the ``wharfinger`` program: one module for each noun."""
+"""The programs ``wharfinger``, with all its commands, and ``wharfinger-status``."""

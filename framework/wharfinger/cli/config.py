@@ -63,7 +63,7 @@ class ConfigShow(WharfingerCommand, Lister):
 
 
 class ConfigValidate(WharfingerCommand, Lister):
-    """Check the whole configuration and the drivers that it enables.
+    """Check the whole configuration, and the drivers and request filters that it enables.
 
     Connects to no service. Prints one row per problem, and exits with 1 if there is one.
     """

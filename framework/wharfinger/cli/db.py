@@ -54,7 +54,7 @@ class DbCheck(WharfingerCommand, Lister):
     """Check that the database has all tables and columns of this release, without changing it.
 
     Prints the result, and one row per table that is missing or lacks columns. Exits with 2 if
-    `wharfinger db upgrade` is needed, and with 1 if that does not help.
+    `wharfinger db upgrade` is needed, and with 1 if that would not add what is missing.
     """
 
     def run(self, parsed_args: argparse.Namespace) -> int:

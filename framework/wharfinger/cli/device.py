@@ -201,7 +201,7 @@ class DeviceJobs(ObjectLister):
 
 
 class DeviceResolve(_DeviceCommand):
-    """Report the outcome of a job that did not finish, and end its reservation of the device.
+    """Declare the outcome of a job that did not finish, and end its reservation of the device.
 
     Inspect the device first: the command does not check the outcome.
     """
@@ -212,12 +212,12 @@ class DeviceResolve(_DeviceCommand):
         outcome.add_argument(
             "--programmed",
             action="store_true",
-            help="report that the device now has the image of the job",
+            help="declare that the device now has the image of the job",
         )
         outcome.add_argument(
             "--unchanged",
             action="store_true",
-            help="report that the device still has the image from before the job",
+            help="declare that the device still has the image from before the job",
         )
         parser.add_argument(
             "--function",

@@ -339,7 +339,10 @@ class InstanceRevert(_MoveEnder):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return the operation or the moves of an instance as text, or a text such as "claimed"."""
+    """Return the operation in progress of an instance, or else its ``moves``, as text.
+
+    Without these, return "allocation lost" if ``is_lost``, else "claimed" or "on no node".
+    """
     state: str | None = one.known("task_state")
     if state:
         return state

@@ -109,10 +109,12 @@ class MigrationShow(ObjectShow):
 class MigrationRecover(InstanceCommand):
     """Finish the moves of processes that died.
 
-    The command confirms moves whose confirmation was in progress, and reverts others. It does not
-    change live migrations, evacuations, and moves that wait for a confirm or revert, unless their
-    instance no longer exists: then it releases the allocations of the move. A process counts as
-    dead without progress for service_down_time. Exits with 1 if a move cannot be finished.
+    The command confirms moves whose confirmation was in progress, and reverts others. A process
+    counts as dead if it has made no progress for service_down_time. Live migrations, evacuations
+    and moves that wait for a confirm or revert stay as they are. If the instance of any move
+    no longer exists, the command releases the allocations of the move instead.
+
+    Exits with 1 if a move cannot be finished.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:

@@ -91,10 +91,10 @@ class ObjectShow(ObjectCommand, ShowOne):
             return UNSET
 
 
-def known(value: Callable[[], Any]) -> Any:
-    """Call a function; return its result, or UNSET if a field that it needs is unset."""
+def known(read: Callable[[], Any]) -> Any:
+    """Call ``read``; return its result, or UNSET if a field that it reads is unset."""
     try:
-        return value()
+        return read()
     except FieldUnset:
         return UNSET
 

@@ -23,7 +23,7 @@ _REPEATABLE: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options to the parser; parsed options of groups are in ``groups``, by suffix."""
+    """Add the options of a request; parsing stores those of its groups in ``groups``, by suffix."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
@@ -139,7 +139,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
 def written(groups: Mapping[str, GroupOptions], find: Callable[[str], str]) -> "list[RequestGroup]":
     """Return the groups that the options request.
 
-    ``find`` returns the uuid of a provider by its name. Raises InvalidRequest.
+    ``find`` returns the uuid of a provider by its name or uuid. Raises InvalidRequest.
     """
     return [_group(suffix, chosen, find) for suffix, chosen in groups.items() if suffix or chosen]
 

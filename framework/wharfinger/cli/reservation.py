@@ -63,7 +63,7 @@ def _end(given: str) -> datetime:
 
 
 class End(FormattableColumn[datetime | str | None]):
-    """The expected end of a reservation; a table marks it as overdue if it has passed."""
+    """The expected end of a reservation (a text if it is damaged); a table marks overdue ones."""
 
     def human_readable(self) -> str:
         from wharfinger.console import reservations

@@ -55,10 +55,10 @@ class Sync(ObjectCommand):
         parser.add_argument(
             "--allow-mass-removal",
             action="store_true",
-            help="delete the missing providers of a driver instance also if they are more than "
-            "four, and more than a fifth of its providers. Without this option, no missing "
-            "provider is deleted then. Missing providers with allocations are kept, fully "
-            "reserved. The removal delay still applies",
+            help="delete the missing providers of a driver instance even if they are many: more "
+            "than four, and more than a fifth of its providers. Without this option, none of them "
+            "is then deleted. Missing providers with allocations are always kept, fully reserved. "
+            "The removal delay still applies",
         )
         parser.add_argument(
             "-f", "--format", choices=("text", "json"), default="text", help="default: text"

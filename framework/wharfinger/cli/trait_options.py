@@ -45,7 +45,7 @@ def forbidden(text: str) -> "TraitConditions":
 
 
 def together(conditions: Iterable["TraitConditions"], key: str = "required") -> "TraitConditions":
-    """Combine trait conditions; raises InvalidRequest, which names ``key``, if they conflict."""
+    """Combine trait conditions; raises InvalidRequest with this ``key`` if they conflict."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     return TraitConditions.parse((value for one in conditions for value in one.values()), key)
@@ -72,7 +72,7 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """If Placement refuses a request, raise InvalidRequest for a name that it does not know."""
+    """If Placement refuses the block's request, raise InvalidRequest if it does not know a name."""
     try:
         yield
     except PlacementError as error:

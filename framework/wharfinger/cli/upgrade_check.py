@@ -281,7 +281,11 @@ def _database_result(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """Return the providers with inventory but no owner trait, and whether the list is complete."""
+    """Return the providers with inventory but no owner trait, and whether the list is complete.
+
+    It leaves out sharing providers, and those with only network resources. An incomplete list has
+    only providers with free resources.
+    """
     from wharfinger.providers import ownership
 
     traits = client.find_traits("OWNER_") | client.find_traits("CUSTOM_OWNER_")

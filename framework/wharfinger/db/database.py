@@ -55,8 +55,8 @@ class Database:
 
     All methods raise StateError. ``url`` is a URL of SQLAlchemy, ``options`` are options of
     oslo.db. A transaction on a server takes at most ``timeout`` seconds. ``directory`` is for lock
-    files. A ``managed`` database is created and upgraded when it is opened; ``host`` is for records
-    of schema version 0001. With ``look_only``, only the schema can be read.
+    files. A ``managed`` database is created and upgraded when it is opened; ``host`` becomes the
+    host of records from schema version 0001. With ``look_only``, only the schema can be read.
     """
 
     def __init__(
@@ -170,13 +170,16 @@ class Database:
     ) -> int:
         """Write ``values`` into all rows that match ``where``; return the number of these rows.
 
-        Revisions are not checked.
+        The values of the columns of ``count`` rise by one. Revisions are not checked.
         """
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
 
     def read(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result."""
+        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
+
+        All queries of ``work`` see the same state of the database.
+        """
         with (
             self._transaction(),
             self._tables(self._manager.reader, *tables, snapshot=True) as rows,
@@ -219,7 +222,10 @@ class Database:
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """Start a transaction, and yield a ``Rows`` for each of these tables."""
+        """Start a transaction, and yield a ``Rows`` for each of these tables.
+
+        With ``snapshot``, all queries see the same state of the database.
+        """
         # An upgrade may have added what was missing. Look for it before the transaction: on MySQL,
         # an upgrade that waits for a transaction blocks all other readers of the table.
         if self._missing:

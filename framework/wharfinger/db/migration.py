@@ -29,12 +29,14 @@ class BrokenSchemaError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The schema version of a database, and ``head``, the newest that this release knows."""
+    """The schema version of a database, and ``head``, the newest that this release knows.
 
-    #: None for a database without tables.
+    ``current`` is None for a database without tables. ``is_known`` is False if ``current`` is a
+    version of a newer release.
+    """
+
     current: str | None
     head: str
-    #: False if ``current`` is a version of a newer release.
     is_known: bool
 
     @property
@@ -52,8 +54,8 @@ def schema(engine: Engine) -> Schema:
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
     """Create the tables, or upgrade them to the schema version ``revision``.
 
-    ``directory`` is for the lock file of a SQLite database, ``host`` for records of schema
-    version 0001. Raises BrokenSchemaError, TimeoutError.
+    ``directory`` is for the lock file of a SQLite database. ``host`` becomes the host of records
+    from schema version 0001. Raises BrokenSchemaError, TimeoutError.
     """
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long

@@ -26,7 +26,7 @@ class StaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Values to write into the row with the key ``key``, if its revision is still ``revision``."""
+    """Values for the row whose key column has the value ``key``, if it still has the revision."""
 
     key: str
     revision: int
@@ -111,7 +111,7 @@ class Rows:
             self._session.execute(sa.insert(self._table), some)
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update the rows if each still has the revision of its change.
+        """Update the rows if each still has the revision of its change; revisions rise by one.
 
         Otherwise update none, and raise StaleError.
         """
@@ -141,7 +141,10 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Add, update or delete rows as ``Database.replace`` does."""
+        """Add or update ``rows``, given by their values of ``key``; delete those that are None.
+
+        ``scope`` are further columns that identify the rows.
+        """
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
@@ -193,7 +196,10 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Write each of ``rows`` into the row that has the same values in the columns ``keys``."""
+        """Write each of ``rows`` into the row that has the same values in the columns ``keys``.
+
+        The values of the columns of ``count`` rise by one.
+        """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _grouped_by_columns(rows, self._present):
             written = some[0].keys() - set(keys)

@@ -1,4 +1,4 @@
-"""Time limit of a transaction on a database server, with connecting and waiting for locks."""
+"""Time limit of a transaction on a database server, including connecting and waiting for locks."""
 
 import os
 import socket
@@ -16,7 +16,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class TransactionDeadline:
-    """Ends the transactions of a SQLAlchemy engine that take longer than ``seconds``.
+    """Limits the time of transactions inside ``running``: after ``seconds``, their statements fail.
 
     It does nothing for SQLite.
     """
@@ -49,7 +49,7 @@ class TransactionDeadline:
             running.end()
 
     def _connect(self, dialect: Any, _record: Any, args: Any, options: dict[str, Any]) -> Any:
-        """Connect to the server with a time limit; return None to let SQLAlchemy connect."""
+        """Limit the time to connect; return a connection, or None to let SQLAlchemy connect."""
         running: Running | None = getattr(self._running, "it", None)
         if running is None:
             return None

@@ -1,1 +1,1 @@
-"""Scripts of alembic, one for each schema version."""
+"""Upgrades of the schema with alembic: its start script, shared operations, and the versions."""

@@ -1,4 +1,4 @@
-"""Create tables for all objects; move provider records from JSON documents into columns."""
+"""Create tables of objects, such as instances; move provider records from JSON into columns."""
 
 import json
 from typing import Annotated, Any, Final, Literal
