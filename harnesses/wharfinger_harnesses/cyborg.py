@@ -52,7 +52,8 @@ class Cyborg(OpenStackService):
 
     With the URL ``placement`` it also runs an agent for each host. Placement must already have a
     root provider with the name of each host. The first host has the devices ``hardware``, and is
-    the default host of the methods. The methods raise LabError if Cyborg answers with an error.
+    the default host of the methods. The agents report every ``reports_every`` seconds, or only on
+    request. The methods raise LabError if Cyborg answers with an error.
     """
 
     name = "cyborg"
@@ -181,7 +182,7 @@ class Cyborg(OpenStackService):
         self.set_hardware(*others, host=host)
 
     def change_device(self, bus: str, host: str | None = None, **fields: Any) -> None:
-        """Set these keys of a device."""
+        """Set keys of a device, which cyborg_hardware.py describes."""
         changed = [
             {**found, **fields} if found["bus"] == bus else found for found in self.hardware(host)
         ]
@@ -251,7 +252,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait until ``count`` programmings of a device are in progress.
+        """Wait until at least ``count`` programmings of a device are in progress.
 
         Return the last of their start events.
         """

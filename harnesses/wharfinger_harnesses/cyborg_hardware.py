@@ -72,7 +72,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Simulate the programming of a device; return whether it succeeds."""
+        """Simulate programming; return whether it succeeds. ``image`` is the path of the image."""
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}

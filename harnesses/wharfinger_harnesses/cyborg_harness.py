@@ -115,7 +115,7 @@ class CyborgHarness(ServiceHarness):
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Add FPGAs; raise LabError if Cyborg would be too slow with so many."""
+        """Add ``count`` FPGAs; raise LabError if Cyborg would be too slow with so many."""
         there = self._cyborg.hardware()
         if len(there) + count > _MOST:
             raise LabError(f"{len(there) + count} devices are too many for Cyborg")
@@ -200,7 +200,7 @@ class CyborgHarness(ServiceHarness):
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Free a busy thing; meanwhile create its deleted provider again, since Cyborg needs it."""
+        """Free a busy thing whose provider is deleted; meanwhile create one, as Cyborg needs it."""
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)

@@ -4,8 +4,8 @@ Usage: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`. An optional
 the directory overrides the options of this module. The API listens on PORT of 127.0.0.1.
 
 If [placement] has an endpoint_override, an agent runs for each host in hardware.json. Placement
-must already have a root provider for each host. The agents report once before the API is ready,
-then at each `POST /lab/discover`, and with --reports-every at this interval.
+must already have a root provider for each host. Each agent reports once before the API is ready,
+then at each `POST /lab/discover?host=HOST` for its host, and with --reports-every at this interval.
 """
 
 import gc
@@ -280,13 +280,17 @@ class Agent:
 
 
 class Control:
-    """A WSGI application with requests of tests to the agents."""
+    """A WSGI application through which tests control the agents."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Let an agent report (`/discover`), or set the timeout of RPC calls (`/patience`)."""
+        """Do what the path of the request says.
+
+        `/discover?host=HOST` lets an agent report. `/patience?seconds=N` sets the timeout of RPC
+        calls.
+        """
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))

@@ -44,7 +44,7 @@ def _may_continue(node: Any) -> bool:
 def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
     """Stop, wait or fail as the node's ``extra["lab"]`` says for the step ``what``.
 
-    Return ``waiting`` if the node has to wait, otherwise None.
+    Return ``waiting`` if the node has to wait, otherwise None. Raise RuntimeError to fail.
     """
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
@@ -83,7 +83,7 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
         return _do(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:
-        """Simulate the deletion of a node's instance."""
+        """Simulate the deletion of a node's instance; return the state DELETED."""
         _do(task, "delete")
         return str(super().tear_down(task))
 

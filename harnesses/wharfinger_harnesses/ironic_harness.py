@@ -92,7 +92,7 @@ conductor_group = {group}
         return uuid
 
     def grow(self, count: int) -> None:
-        """Add nodes with an old last update, so that a change feed does not name them."""
+        """Add ``count`` nodes with an old last update, so that a change feed does not name them."""
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
 

@@ -17,7 +17,7 @@ _XML: Final = frozenset({"XMLDesc"})
 class Calls:
     """Counts and breaks the calls of all threads to libvirt.
 
-    Connections that open between ``attach`` and ``detach`` count.
+    Only connections that open between ``attach`` and ``detach`` are affected.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,8 @@ class Calls:
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
         """Add ``words`` to ``made``, run ``call``, and return its result.
 
-        A fault can delay the call, return an old or incomplete result, or raise an error.
+        ``method`` is libvirt's name of the call. A fault can delay the call, return an old or
+        incomplete result, or raise an error.
         """
         fault, released = self._noted(words)
         if fault is Fault.HANG:

@@ -55,7 +55,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         return {node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return a node's figures, with the number of CPUs in the list."""
+        """Return the fake driver's figures, with the CPUs in the HTTP service's list of nodes."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         return resource | {"uuid": node_uuid(nodename), "vcpus": self._fleet[nodename]["vcpus"]}
 

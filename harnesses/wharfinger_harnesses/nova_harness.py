@@ -132,7 +132,7 @@ nova_config = {self.directory / "nova.conf"}
         }
 
     def use_old_layout(self) -> OldLayout:
-        """Return the old layout: two consumers have CUSTOM_MAGIC of the first node's root."""
+        """Return a layout whose root, the first node, has CUSTOM_MAGIC, used by two consumers."""
         (node, *_) = self._nodes.values()
         return OldLayout(
             inventories={

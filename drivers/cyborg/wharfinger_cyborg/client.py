@@ -1,4 +1,4 @@
-"""The requests to Cyborg's API, one method for each."""
+"""The requests to Cyborg's API."""
 
 from http import HTTPStatus
 from typing import Final, Self, TypeVar

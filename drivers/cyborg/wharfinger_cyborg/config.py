@@ -1,4 +1,4 @@
-"""Options of a driver instance: which program publishes, and the time limit of programming."""
+"""Options of a driver instance: which program publishes, a time limit, and how to reach Cyborg."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ OPTIONS: Final = (
 class CyborgSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``program_timeout`` is in seconds.
+    ``program_timeout`` is in seconds. ``credentials`` is the section with the credentials.
     """
 
     name: str

@@ -81,7 +81,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Return the host with whose name a deployable's name begins; None if it is unclear.
+    """Return the host with whose name a deployable's name begins; None if none or several fit.
 
     If there is only one host, return it.
     """

@@ -1,4 +1,4 @@
-"""The requests to Ironic's API, one method for each."""
+"""The requests to Ironic's API."""
 
 import logging
 from collections.abc import Mapping
@@ -171,7 +171,7 @@ class Ironic:
         )
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes with the latest updates, up to ``limit`` nodes."""
+        """Return up to ``limit`` nodes, those with the latest updates first."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,

@@ -1,4 +1,4 @@
-"""Options of a driver instance: which of Ironic's nodes it publishes."""
+"""Options of a driver instance: which of Ironic's nodes it publishes, and how to reach Ironic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,8 +59,9 @@ _NEEDED_BY: Final = {"shard": "1.82"}
 class FleetSection:
     """The validated options of a driver instance, without keystoneauth's options.
 
-    ``selected`` has the values that nodes must have, by Ironic's field names. ``microversion`` is
-    the lowest with all requested fields; ``needed_for`` is the option or fields that need it.
+    ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` is
+    the section with the credentials. ``microversion`` is the lowest with all requested fields;
+    ``needed_for`` is the option or fields that need it.
     """
 
     name: str

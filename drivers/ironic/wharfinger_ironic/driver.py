@@ -99,7 +99,8 @@ class IronicDriver(ComputeDriver):
     ) -> None:
         """Publish the node, and reserve its provider while it cannot be deployed.
 
-        Raises BackendError if the node has no valid class and its provider no inventory.
+        If the node has no valid resource class, keep the provider's inventory, and reserve it.
+        Raises BackendError if there is no inventory to keep.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -120,7 +121,10 @@ class IronicDriver(ComputeDriver):
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the node, as it was last read, exists and has no reason to be reserved."""
+        """Return whether the node, as it was last read, exists and has no reason to be reserved.
+
+        ``since`` is not used.
+        """
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 

@@ -21,7 +21,7 @@ class Source(Protocol):
     """The methods of ``Ironic`` that the feed calls."""
 
     def latest(self, limit: int) -> Latest:
-        """Return the nodes with the latest updates, up to ``limit`` nodes."""
+        """Return up to ``limit`` nodes, those with the latest updates first."""
 
     def never_updated_come_last(self) -> bool:
         """Return whether the last node in the order of ``latest`` was never updated."""
@@ -63,7 +63,7 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Confirm the last read: the next one finds the updates since OVERLAP before it."""
+        """Let the next read begin at the time of the last read, less OVERLAP."""
         self._horizon = self._next_horizon
 
     def _needed(self, latest: Latest) -> int | None:

@@ -10,7 +10,7 @@ from wharfinger_libvirt.nodedev import NodeDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """How many mdevs of a type a device has, and how many more it can take."""
+    """How many active mdevs of a type a device has, and how many more it can take."""
 
     active: int
     available: int
@@ -68,7 +68,7 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
     """Spread a host-wide limit over devices, in their order; return the total of each device.
 
-    Existing mdevs count first, and the rest fills one device after the other. Two devices with room
+    Active mdevs count first, and the rest fills one device after the other. Two devices with room
     for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.)
     """
     totals = []
@@ -137,8 +137,8 @@ def _check_types_are_offered(
                 value=mdev_type.type_id,
                 problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
-                remedy="Correct or remove the type, or load the kernel driver of the device that "
-                "offers the type. Until this is corrected, no provider of this host changes.",
+                remedy="Correct or remove the type, or load the kernel driver that offers it. "
+                "Until this is corrected, no provider of this host changes.",
             )
 
 

@@ -69,8 +69,9 @@ INSTANCE: Final = (
         default="/var/lib/nova/compute_id",
         help="The file in which nova-compute stores the uuid of this host. If another program "
         "publishes the root provider, but with another uuid than in this file, the cycle reports a "
-        "problem: nova-compute cannot create its root provider. If the file does not exist, or "
-        "this option is empty, the driver does not compare the uuids.",
+        "problem: nova-compute cannot create its root provider. A file that cannot be read is also "
+        "a problem. If the file does not exist, or this option is empty, the driver does not "
+        "compare the uuids.",
     ),
     cfg.Opt(
         "reserved_host_cpus",
@@ -133,7 +134,7 @@ MDEV_TYPE: Final = (
     cfg.Opt(
         "max_instances",
         type=types.Integer(min=0),
-        help="Largest number of mediated devices of this type on the whole host. Existing "
+        help="Largest number of mediated devices of this type on the whole host. Active "
         "mediated devices count first. The devices offer the rest of the number in the order of "
         "their addresses. Default: as many as the devices can take.",
     ),

@@ -93,7 +93,7 @@ class _Filling:
         }
 
     def take_mdev(self, consumer: str, uuid: str) -> None:
-        """Count an mdev of a consumer: its unit is on the device already, or moves there."""
+        """Count an mdev as a unit of the device, which the consumer has there or moves there."""
         if self._held[consumer, uuid]:
             self._held[consumer, uuid] -= 1
         else:
@@ -114,7 +114,7 @@ class _Filling:
                     driver=self._move.driver,
                     operation=f"moving {self._move.resource_class} from the root provider to "
                     "those of the devices",
-                    reason=f"no device has room for {amount} {self._move.resource_class} of "
+                    reason=f"no device has room for {amount} more {self._move.resource_class} of "
                     f"consumer {consumer}. Check which mdevs the host has. If the consumer no "
                     "longer exists, delete its allocations. Until there is room, no provider of "
                     "this host changes",
@@ -143,7 +143,7 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two maps of mdev to provider uuid: mdevs that the capacity counts, and the others."""
+    """Return two maps of mdev to provider uuid: mdevs counted in ``_capacities``, and others."""
     sure: dict[str, str] = {}
     others: dict[str, str] = {}
     for uuid, mdev in move.mdevs():

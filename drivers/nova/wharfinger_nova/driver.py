@@ -92,7 +92,7 @@ class NovaDriver(ComputeDriver):
     ) -> None:
         """Let nova's driver edit the tree; raises ReshapeNeeded, BackendError.
 
-        Then remove the owner traits that nova's driver has added.
+        Then remove each OWNER_NOVA that nova's driver has added.
         """
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
@@ -106,7 +106,7 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return, by trait, whether nova-compute sets it on a root provider for a capability."""
+        """Return traits of the root providers: True to add the trait, False to remove it."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:

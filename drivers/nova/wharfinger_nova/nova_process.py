@@ -83,7 +83,7 @@ def translated_errors(instance: str, operation: str) -> Iterator[None]:
 
 
 def local_node_uuid() -> str:
-    """Return the uuid of this host's node in nova's file compute_id; nova adds a missing file."""
+    """Return the uuid of this host's node in nova's file compute_id; create a missing file."""
     return str(import_module("nova.virt.node").get_local_node_uuid())
 
 

@@ -249,7 +249,7 @@ def test_reshape_without_room_writes_nothing(
 
     (problem,) = outcome.problems
     assert isinstance(problem, BackendError)
-    assert f"no device has room for {amount} VGPU of consumer {does_not}" in str(problem)
+    assert f"no device has room for {amount} more VGPU of consumer {does_not}" in str(problem)
     assert outcome.steps == ()
     assert placement.requests.writes == []
     assert (contents(placement), allocations(placement, fits, does_not)) == before

@@ -382,10 +382,10 @@ def test_device_beyond_the_limit_gets_no_allocation() -> None:
 @pytest.mark.parametrize(
     ("shares", "message"),
     [
-        ([share(FIRST, 2), share(SECOND, 1)], "room for 2 VGPU of consumer two"),
-        ([share(FIRST, 2), share(SECOND, 9, blocked=True)], "room for 3 VGPU of consumer two"),
-        ([share(FIRST, 2), share(SECOND, 0)], "room for 3 VGPU of consumer two"),
-        ([], "room for 2 VGPU of consumer one"),
+        ([share(FIRST, 2), share(SECOND, 1)], "room for 2 more VGPU of consumer two"),
+        ([share(FIRST, 2), share(SECOND, 9, blocked=True)], "room for 3 more VGPU of consumer two"),
+        ([share(FIRST, 2), share(SECOND, 0)], "room for 3 more VGPU of consumer two"),
+        ([], "room for 2 more VGPU of consumer one"),
     ],
     ids=["full", "blocked", "limited", "no devices"],
 )
@@ -405,7 +405,7 @@ def test_move_without_room_is_an_error_and_changes_nothing(
 def test_device_with_more_allocated_than_offered_has_no_room() -> None:
     moving = move(share(FIRST, 1), share(SECOND, 1))
     allocations = held(new={FIRST: {"VGPU": 5}}, old={ROOT: {"VGPU": 2}})
-    with pytest.raises(BackendError, match="room for 1 VGPU of consumer old"):
+    with pytest.raises(BackendError, match="room for 1 more VGPU of consumer old"):
         moving.apply(allocations)
 
 
