@@ -130,9 +130,10 @@ class Migration(KeptObject):
 
     @base.remotable
     def create(self) -> None:
-        """Add the move to the database; raises ObjectExists, FieldUnset.
+        """Add the move to the database; raises FieldUnset.
 
-        Raises ConcurrentSave if the instance is no longer at the source of the move.
+        Raises ObjectExists if it exists already or another move of the instance is in progress, and
+        ConcurrentSave if the instance is no longer at the source of the move.
         """
         with object_errors(type(self), [self]):
             self._context.db.write((Instance.TABLE, self.TABLE), self._add)

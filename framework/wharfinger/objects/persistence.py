@@ -272,7 +272,8 @@ class RowList(base.ObjectList[_Row]):
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
         """Return the objects whose fields have these values, oldest first; without filters, all.
 
-        A filter may be a collection of values, any of which matches. Raises InvalidObject.
+        A filter may be a collection of values, any of which matches. Raises InvalidObject for a
+        field without a single value, and for a value that the field refuses.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):

@@ -101,7 +101,7 @@ class ProviderRecord(RowObject):
         return self._row(self.fields.keys() - {"revision", "host", "driver_instance"})
 
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
-        """Mark the record as unchanged, now that it is written for this host and driver instance.
+        """Set the host, the driver instance and the next revision; mark the record as unchanged.
 
         ``has_revision`` is False if the database has no column for revisions.
         """

@@ -77,8 +77,8 @@ class Serializer:
 class RemoteObjects:
     """Client that calls remotable methods in the process that has the database open.
 
-    ``send`` sends a question and returns the answer. The methods raise the errors of the server,
-    and RemoteError if the outcome is unknown.
+    ``send`` sends a question and returns the answer. The methods raise the ObjectErrors and
+    StateErrors of the server, and RemoteError for other failures.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Make the keystoneauth adapter for the configured Placement."""
+"""Check the configuration of Placement, and make the keystoneauth adapter for it."""
 
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
