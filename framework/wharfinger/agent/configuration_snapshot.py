@@ -1,4 +1,7 @@
-"""A copy of the configuration files in memory, as the agent has checked them."""
+"""Copies of the configuration files in memory, which stay as the agent has read them.
+
+A comparison of two copies shows whether the agent can reload, and which instances change.
+"""
 
 import os
 import weakref
@@ -90,7 +93,10 @@ class Snapshot:
         }
 
     def _read_by(self, name: str, instances: set[str]) -> _Values:
-        """Return the values of the options that a driver instance may read."""
+        """Return the values of the options that driver instance ``name`` may read.
+
+        These are all options, except those of the other ``instances`` and of the agent alone.
+        """
         values: _Values = {}
         for one in self.conf.settings():
             section = one.section if one.section == DEFAULT else one.section.lower()

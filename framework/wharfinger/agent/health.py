@@ -234,8 +234,8 @@ def _age(
 ) -> _Age:
     """Return the result of the check for a type of cycle that was last completed ``age`` s ago.
 
-    It is WARN after a failed cycle or STALE_INTERVALS intervals, and FAIL ``allowance`` seconds
-    after these intervals.
+    It is WARN after a failed cycle. It is also WARN from STALE_INTERVALS intervals on, and FAIL
+    ``allowance`` seconds later.
     """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""
@@ -294,7 +294,10 @@ def _readiness(one: InstanceStatus) -> Check:
 
 
 def _usual_seconds(one: InstanceStatus) -> float:
-    """Return the seconds that the cycle in progress may take: as long as the last of its type."""
+    """Return the seconds that the cycle in progress may take: as long as the last of its type.
+
+    The first full cycle may take FIRST_FULL_CYCLE. Return 0 without a cycle, or after a failed one.
+    """
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:
         return 0.0

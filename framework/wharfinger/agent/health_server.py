@@ -204,7 +204,7 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Parse the request, or refuse one that is too long or incomplete."""
+        """Parse the request; refuse one that is invalid or too long, and return False."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""

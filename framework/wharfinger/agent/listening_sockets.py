@@ -1,4 +1,7 @@
-"""Sockets on which the agent answers: a Unix socket and, if configured, an address."""
+"""Sockets on which the agent answers: a Unix socket and, if configured, TCP sockets.
+
+``connect`` is for clients of the Unix socket.
+"""
 
 import contextlib
 import fcntl
@@ -68,7 +71,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
     """Listen on a port at each address of a host name until the context ends.
 
-    Raises ConfigurationError.
+    Raises ConfigurationError if this is not possible.
     """
     with ExitStack() as stack:
         try:

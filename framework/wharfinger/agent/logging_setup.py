@@ -109,7 +109,10 @@ def _limit_rate(burst: int, interval: int, except_level: str) -> None:
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Add the cycle's request id to a log record, unless the embedded Placement logs it."""
+    """Add the cycle's request id to a log record, unless the embedded Placement logs it.
+
+    Return True: this filter drops no records.
+    """
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()
         record.context = {"request_id": current} if current else {}

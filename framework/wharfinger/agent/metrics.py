@@ -118,7 +118,7 @@ class _ReasonLabels:
         self._known: Final[dict[str, set[str]]] = {}
 
     def label(self, instance: str, reason: str) -> str:
-        """Return the label of a reason of a driver instance."""
+        """Return the label of a reason: the text before " (", or OTHER_REASONS."""
         label = reason.partition(" (")[0]
         known = self._known.setdefault(instance, set())
         if label not in known:

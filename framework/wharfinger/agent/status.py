@@ -124,7 +124,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report and the ends of its cycles in ``completed_at``."""
+        """Return this status with a newer report, and update ``completed_at`` from it."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()

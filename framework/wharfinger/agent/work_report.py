@@ -31,7 +31,10 @@ OTHER_REASONS: Final = "other reasons"
 
 
 class WorkReport:
-    """The report of one driver instance."""
+    """Makes the InstanceReport of one driver instance from the events of its cycles.
+
+    ``client`` counts the requests of the instance to Placement.
+    """
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -126,7 +129,10 @@ class WorkReport:
         )
 
     def _unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
-        """Return the number of cycles in a row in which Placement did not answer."""
+        """Return the new number of cycles in a row in which Placement did not answer.
+
+        A cycle without requests does not change the number.
+        """
         before = self._requests_before
         statuses = {
             status

@@ -93,7 +93,7 @@ def with_functions(
     functions: Mapping[str, HeldFunction],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
-    our_trait: str,
+    instance_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
     """Return the desired providers with function traits, and uuids of those with superseded jobs.
 
@@ -109,7 +109,7 @@ def with_functions(
         uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, NO_RECORD), held)
         for uuid, held in mine.items()
     }
-    new = {uuid for uuid in mine if uuid in live and our_trait not in live[uuid].traits}
+    new = {uuid for uuid in mine if uuid in live and instance_trait not in live[uuid].traits}
     superseded = new.union(uuid for uuid, reported in since.items() if reported)
     changed = {
         uuid: with_function(

@@ -20,7 +20,7 @@ _TRAIT: Final = "trait "
 
 
 def note_undone(
-    record: Record, live: Provider, after: Provider, *, is_full: bool
+    record: Record, live: Provider, after: Provider, *, is_full_cycle: bool
 ) -> Mapping[str, Undone]:
     """Return the values that another program has undone, with new counts, for the record.
 
@@ -39,10 +39,10 @@ def note_undone(
                 count=known.count + 1 if known else 1,
                 ours=_text(ours, theirs),
                 theirs=_text(theirs, ours),
-                since_full=not is_full,
+                since_full=not is_full_cycle,
             )
-        elif known and (theirs != ours or known.since_full or not is_full):
-            found[name] = replace(known, since_full=known.since_full and not is_full)
+        elif known and (theirs != ours or known.since_full or not is_full_cycle):
+            found[name] = replace(known, since_full=known.since_full and not is_full_cycle)
     return found
 
 
@@ -51,10 +51,11 @@ def fights(record: Record) -> dict[str, Undone]:
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 
-def has_to_wait(remembered: Record, live: Provider, after: Provider) -> bool:
+def has_to_wait(planned: Record, live: Provider, after: Provider) -> bool:
     """Return whether a write of a provider has to wait for the next full cycle, due to a fight.
 
-    A write that adds a full reservation or COMPUTE_STATUS_DISABLED does not wait.
+    The write would store the record ``planned``. A write that adds a full reservation or
+    COMPUTE_STATUS_DISABLED does not wait.
     """
     reserves = any(
         one.is_fully_reserved and not live.inventories[name].is_fully_reserved
@@ -62,7 +63,7 @@ def has_to_wait(remembered: Record, live: Provider, after: Provider) -> bool:
         if name in live.inventories
     )
     disables = os_traits.COMPUTE_STATUS_DISABLED in after.traits - live.traits
-    return bool(fights(remembered)) and not reserves and not disables
+    return bool(fights(planned)) and not reserves and not disables
 
 
 def has_begun(before: Record, after: Record) -> bool:

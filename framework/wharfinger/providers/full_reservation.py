@@ -1,4 +1,7 @@
-"""Figures of a full reservation: with ``reserved == total``, an inventory has no free units."""
+"""Full reservations: their ``reserved`` figures, and which of them other programs have set.
+
+An inventory with ``reserved == total`` has no free units.
+"""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -44,10 +47,10 @@ def release_command(uuid: str) -> str:
 
 
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
-    """Return the ``reserved`` figures to restore after our reservation, by class.
+    """Return the ``reserved`` figures that end our full reservation, by class.
 
-    For a fully reserved class, the record's figure counts, if it has one; else that in ``live``.
-    Classes that another program has fully reserved are left out.
+    The figure of a fully reserved class is that in the record. Without one, and for other classes,
+    it is the present figure. Classes that another program has fully reserved are left out.
     """
     others, left = foreign(live, record), record.left
     return {
@@ -74,7 +77,7 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
-    """Return the record after our reservation has ended with these inventories.
+    """Return the record after the end of our full reservation, which left these inventories.
 
     Without the released figures in ``applied``, a later full reservation by another program would
     look like ours.
@@ -92,7 +95,7 @@ def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes for which the records of one provider differ in the figure to restore.
+    """Return the classes whose figure to restore is not the same in all records of a provider.
 
     Each record is that of another driver instance or host.
     """

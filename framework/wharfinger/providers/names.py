@@ -1,6 +1,6 @@
-"""Checks of names of traits, resource classes, providers and aggregates.
+"""Check names, uuids and reasons of reservations, and derive uuids from names.
 
-The argument ``where`` names the provider in errors.
+In errors, ``where`` is the name of the provider, and ``kind`` that of the checked value.
 """
 
 import re

@@ -135,7 +135,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the instance traits of other instances; none if our instance trait is also given."""
+    """Return the traits of other driver instances, or none if ``traits`` has that of ours."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 
@@ -185,10 +185,10 @@ def is_adoption(
 
 
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
-    """Return whether an adopted provider's full reservation may end: its reason is known.
+    """Return whether the reason of an adopted provider's full reservation is known.
 
-    Either our driver has a reason, or the provider is a node of nova's IronicDriver, which sets the
-    figure and overwrites an operator's.
+    Then the reservation need not be kept. Either our driver reserves the provider, too, or the
+    provider is a node of nova's IronicDriver, which sets the figure and overwrites an operator's.
     """
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
@@ -203,7 +203,8 @@ def obstacles(
 ) -> Iterator[str]:
     """Yield the reasons why a provider cannot be adopted, as texts.
 
-    Its uuid, name, parent and resource classes have to be those that the driver reports.
+    The driver has to report the same uuid, name, parent and resource classes (except those in
+    ``dropped``). A root with VCPU cannot be adopted.
     """
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}

@@ -157,7 +157,7 @@ class DeleteProvider(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRemoval:
-    """An absent provider that is not removed yet, with the reason."""
+    """An absent provider, and the reason why it is not removed yet."""
 
     uuid: str
     name: str

@@ -106,7 +106,7 @@ class TreeDraft:
         return self.known.get(uuid, NO_RECORD)
 
     def stays_root(self, uuid: str) -> bool:
-        """Return whether a child that an operator has detached stays a root in this cycle."""
+        """Return whether a provider is a root because an operator has detached it."""
         return uuid in self.facts.detached and uuid in self.live
 
     def proven_record(self, uuid: str) -> Record:
@@ -125,7 +125,7 @@ class TreeDraft:
         return standing(live, self.facts.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
-        """Return whether a provider is ours, even if it still has our former owner trait."""
+        """Return whether a provider is ours. It may still have our former owner trait."""
         return self.standing(live) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
@@ -173,7 +173,8 @@ class TreeDraft:
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
         """Store the ``absence`` of an absent provider, which stays for now.
 
-        With a ``reason``, fully reserve the provider for it; otherwise plan no change of it.
+        With a ``reason`` or a stored reservation, fully reserve the provider; otherwise plan no
+        change of it.
         """
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)

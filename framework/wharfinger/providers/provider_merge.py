@@ -99,7 +99,9 @@ def merge(
             reason: record.reserved_since.get(reason, facts.now) for reason in wanted.reservations
         },
         mode=wanted.mode,
-        undone=fights.note_undone(record, there, after, is_full=facts.is_listing) if live else {},
+        undone=fights.note_undone(record, there, after, is_full_cycle=facts.is_listing)
+        if live
+        else {},
     )
 
 

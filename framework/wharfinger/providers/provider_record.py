@@ -41,7 +41,10 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0."""
+        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0.
+
+        Return False if the duration is unknown.
+        """
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay
 
@@ -105,7 +108,10 @@ class Record:
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories that our reshape should have left; {} if read again since."""
+        """Return the inventories that the provider should have after our reshape.
+
+        Return {} without a reshape, or if the provider was read from Placement since.
+        """
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property

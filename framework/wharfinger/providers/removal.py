@@ -1,7 +1,7 @@
 """Removal of providers that their backend no longer has.
 
-Two complete listings, at least ``removal_delay`` apart, have to lack a provider. The driver must
-not have the provider when asked for it alone.
+Two complete listings, at least ``removal_delay`` apart, have to lack a provider. The driver also
+must not find the provider when asked for it alone.
 """
 
 from collections.abc import Iterator, Mapping
@@ -32,7 +32,7 @@ class RemovalPolicy:
     def allows(self, gone: int, providers: int) -> bool:
         """Return whether one cycle may remove or reserve ``gone`` of ``providers`` (numbers).
 
-        Up to four, and up to a fifth of all, are always allowed.
+        Up to four are always allowed, and up to a fifth of all if that is more.
         """
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 

@@ -135,9 +135,9 @@ class AllocationChange:
 
 
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
-    """Return the inventory; if its capacity is below the used amount, lower ``reserved``.
+    """Return the inventory, with a lower ``reserved`` if its capacity is below the used amount.
 
-    With ``exactly``, then also lower the ratio, so that nothing more can be allocated.
+    With ``exactly``, the ratio is then lower, too, so that nothing more can be allocated.
     """
     if inventory.capacity >= used:
         return inventory

@@ -119,7 +119,7 @@ class ProviderTree:
         return tree
 
     def desired(self) -> list[DesiredProvider]:
-        """Return all providers with the driver's edits, parents first."""
+        """Return all providers of the tree as the driver has edited them, parents first."""
         with self.lock:
             return [node.desired for root in self._roots.values() for node in root.walk()]
 

@@ -42,7 +42,7 @@ def plan_trees(
                 for uuid, record in draft.known.items()
                 if record.is_ours and uuid in draft.live and uuid not in draft.desired
             }
-    leaving = {
+    leaving_names = {
         gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
     }
     planned = [one for draft in drafts if not draft.problems for one in draft.desired.values()]
@@ -58,7 +58,7 @@ def plan_trees(
         change = AllocationChange(*reshape) if reshape else None
         if change:
             draft.dropped = change.dropped(draft)
-        _publish(draft, leaving, renamed_for_now)
+        _publish(draft, leaving_names, renamed_for_now)
         remove(draft)
         _leave_others(draft)
         plan = _tree_plan(draft, change)
@@ -114,8 +114,14 @@ def _partition(
     return list(drafts.values())
 
 
-def _publish(draft: TreeDraft, leaving: Collection[str], renamed_for_now: Collection[str]) -> None:
-    """Plan the desired providers, except providers that may not be published or have to wait."""
+def _publish(
+    draft: TreeDraft, leaving_names: Collection[str], renamed_for_now: Collection[str]
+) -> None:
+    """Plan the desired providers, except providers that may not be published or have to wait.
+
+    A new provider waits if an absent provider still has its name (``leaving_names``). Providers in
+    ``renamed_for_now`` are named after their uuids.
+    """
     facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
@@ -127,7 +133,7 @@ def _publish(draft: TreeDraft, leaving: Collection[str], renamed_for_now: Collec
         if not wanted.stated and live is not None and not record.is_ours:
             continue  # it is another program's provider, and the driver reports nothing about it
         waits = mine.parent_uuid in unpublished and not draft.stays_root(mine.uuid)
-        if waits or (live is None and mine.name in leaving):
+        if waits or (live is None and mine.name in leaving_names):
             unpublished.add(mine.uuid)
             continue
         if mine.uuid in renamed_for_now:
@@ -155,7 +161,10 @@ def _publish(draft: TreeDraft, leaving: Collection[str], renamed_for_now: Collec
 
 
 def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
-    """Return the provider with its real root and parent if it is, or is below, a detached child."""
+    """Return the provider; a detached child stays a root, and providers below it stay in its tree.
+
+    Add the root of such a provider to ``detached_roots``, by the provider's uuid.
+    """
     if draft.stays_root(after.uuid):
         detached_roots[after.uuid] = after.uuid
         return replace(after, parent_uuid=None, root_uuid=after.uuid)
@@ -189,9 +198,10 @@ def _leave_others(draft: TreeDraft) -> None:
 
 
 def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether to keep the record of a missing child below another program's root.
+    """Return whether to keep the record of a child that Placement lacks.
 
-    The child's next provider then gets the uuid and reservations of the former one.
+    It is kept below another program's root, if the driver wants the child, a reservation exists, or
+    the root is missing, too. The next child then gets the uuid and reservations of this one.
     """
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:
