@@ -150,9 +150,10 @@ class ComputeDriver(abc.ABC):
         """Return the names of nodes that changed after a mark, and a new mark.
 
         Only a driver that supports ``change_feed`` overrides this method. A mark is a point in the
-        driver's feed of changes; the driver chooses its form. ``since`` is the last mark, or None
-        to get a first one. Return only nodes that ``get_available_nodes`` lists. The other methods
-        answer for the returned nodes with their new state.
+        driver's feed of changes; the driver chooses its form. ``since`` is a mark from an earlier
+        call, or None to get a first one. Return only nodes that ``get_available_nodes`` lists.
+        Raise BackendError if some may be missing. The other methods answer for the returned nodes
+        with their new state.
         """
         raise NotImplementedError
 

@@ -268,6 +268,7 @@ class Explanation:
 
     ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts refused
     candidates by request filter, ``not_looked_at`` sharing providers whose trees are unknown.
+    ``owners`` are all owner traits of providers.
     """
 
     request: ResourceRequest

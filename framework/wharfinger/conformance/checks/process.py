@@ -76,7 +76,7 @@ for _id, _kind, _says, _because, _expected in (
     after=("WHF-811", "WHF-812", "WHF-813"),
 )
 def leaves_the_process_always(subject: Subject) -> None:
-    """Raise Violation if the driver changed state, logging or modules during an earlier rule."""
+    """Raise Violation if the driver changed process state, logging or modules in earlier rules."""
     _see_none(subject, _ALWAYS, "the same state as before the call to the driver")
 
 
