@@ -52,8 +52,8 @@ class Cyborg(OpenStackService):
 
     With the URL ``placement`` it also runs an agent for each host. Placement must already have a
     root provider with the name of each host. The first host has the devices ``hardware``, and is
-    the default host of the methods. The agents report every ``reports_every`` seconds, or only on
-    request. The methods raise LabError if Cyborg answers with an error.
+    the default host of the methods. The agents report at the start, at each ``discover``, and every
+    ``reports_every`` seconds if set. The methods raise LabError if Cyborg answers with an error.
     """
 
     name = "cyborg"

@@ -45,7 +45,7 @@ class DeviceTables:
                 connection.execute(insert(self._tables[name]), rows)
 
     def clear(self) -> None:
-        """Delete all devices and all requests for devices."""
+        """Delete all devices, device profiles and accelerator requests."""
         with self._engine.begin() as connection:
             for name in reversed(_DEVICES + _REQUESTS):
                 connection.execute(delete(self._tables[name]))

@@ -74,12 +74,12 @@ class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
-        """Simulate the cleaning of a node."""
+        """Simulate the cleaning of a node; return CLEANWAIT if it has to wait."""
         return _do(task, "clean", states.CLEANWAIT)
 
     @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
     def lab_deploy(self, task: Any) -> str | None:
-        """Simulate the deployment to a node."""
+        """Simulate the deployment to a node; return DEPLOYWAIT if it has to wait."""
         return _do(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:

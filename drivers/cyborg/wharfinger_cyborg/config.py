@@ -1,4 +1,4 @@
-"""Options of a driver instance: which program publishes, a time limit, and how to reach Cyborg."""
+"""Options of a driver instance: publishing, the time limit of programming, access to Cyborg."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

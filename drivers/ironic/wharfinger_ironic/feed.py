@@ -81,7 +81,7 @@ class ChangeFeed:
         return None
 
     def _request(self, size: int) -> Latest:
-        """Request this many nodes, and store the time from which the next read shows changes."""
+        """Request this many nodes, and note the time of the request for ``advance``."""
         began = monotonic()
         latest = self._source.latest(size)
         now = self._clock.at(latest)

@@ -69,9 +69,9 @@ INSTANCE: Final = (
         default="/var/lib/nova/compute_id",
         help="The file in which nova-compute stores the uuid of this host. If another program "
         "publishes the root provider, but with another uuid than in this file, the cycle reports a "
-        "problem: nova-compute cannot create its root provider. A file that cannot be read is also "
-        "a problem. If the file does not exist, or this option is empty, the driver does not "
-        "compare the uuids.",
+        "problem: nova-compute cannot create its root provider. It also reports a file that cannot "
+        "be read. If the file does not exist, or this option is empty, the driver does not compare "
+        "the uuids.",
     ),
     cfg.Opt(
         "reserved_host_cpus",

@@ -20,10 +20,10 @@ class TimeLimit:
         self._hanging: threading.Thread | None = None
 
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
-        """Make a call, and return its result; raises its own error, or BackendError.
+        """Return the result of a call; raises its own error, or BackendError after the time limit.
 
-        After the time limit, the call continues in its thread, and the next ``run`` first waits for
-        it.
+        The call then continues in its thread. The next ``run`` first waits for its end, up to the
+        same limit.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)
