@@ -20,7 +20,7 @@ def with_code(error: BaseException) -> str:
 
 
 def add_codes(record: logging.LogRecord) -> bool:
-    """Add its code to each error in a log record; a filter for log handlers."""
+    """Add its code to each error in a log record; return True, as a filter that drops nothing."""
     record.msg = _coded(record.msg)
     if isinstance(record.args, tuple):
         record.args = tuple(map(_coded, record.args))

@@ -54,7 +54,8 @@ def make_database(path: Path) -> None:
 def open_file(path: Path) -> int:
     """Open a file for reading and writing, and return its descriptor.
 
-    Creates a missing file, and raises errors, as ``make_file`` does.
+    Creates a missing file with mode 0600, and makes an existing one private. Raises OSError. Raises
+    StateError for a link, a special file, or a file of another user.
     """
     make_file(path)
     descriptor = os.open(path, os.O_RDWR | _SAFE)

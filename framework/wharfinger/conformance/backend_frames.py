@@ -13,14 +13,17 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """Recognizes stack frames that run code of the harness."""
+    """Recognizes stack frames that run code of the harness.
 
-    def __init__(self, harness: Harness | None, driver: type) -> None:
+    In a file that also has code of the driver, only methods of the harness count.
+    """
+
+    def __init__(self, harness: Harness | None, driver_class: type) -> None:
         own = getattr(harness, "_harness", harness)
         parts = [] if own is None else [own, *vars(own).values()]
         self._ids: Final = {id(one) for one in parts if one is not None}
         self._proxies: Final = [one for one in parts if isinstance(one, Proxy)]
-        theirs = {_file_of(kind) for kind in driver.__mro__}
+        theirs = {_file_of(kind) for kind in driver_class.__mro__}
         self._file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
 
     def is_running(self, frame: FrameType | None) -> bool:

@@ -15,12 +15,14 @@ _PAUSE: Final = 0.02
 
 @dataclass
 class _Expected:
-    """The arguments of the last ``expect``, and the calls since then."""
+    """The arguments of the last ``expect``, and the calls since then.
+
+    The next ``expect`` sets the event ``over``.
+    """
 
     at: int | None = None
     fault: Fault | None = None
     calls: list[str] = field(default_factory=list)
-    #: Set by the next ``expect``.
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -66,7 +68,10 @@ class Proxy:
             self._relay = None
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Do what ``Harness.expect`` describes."""
+        """Clear ``calls``, release calls that hang, and inject ``fault`` from now on.
+
+        The call with the index ``at``, counted from 0, meets the fault; with None, every call.
+        """
         with self._lock:
             before, self._expected = self._expected, _Expected(at, fault)
         before.over.set()

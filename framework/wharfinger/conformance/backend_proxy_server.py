@@ -155,7 +155,7 @@ class _Call(BaseHTTPRequestHandler):
         return self.command, self.path, conditions
 
     def _ask(self, body: bytes | None) -> _Answer | None:
-        """Pass the call on; return the backend's answer, or None if it is not complete."""
+        """Pass the call on; return the backend's answer; None without a complete one."""
         connection = http.client.HTTPConnection(self.server.backend)
         try:
             # The Host header stays that of the driver, so links in the answer lead to the proxy.

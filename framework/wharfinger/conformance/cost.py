@@ -42,9 +42,9 @@ class DriverTime(CallObserver):
 
 
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
-    """Run ``work``; return how many lines of Python run in its calls to the driver.
+    """Run ``work``; return how many lines of Python its calls to the driver execute.
 
-    Lines of the harness do not count.
+    A line counts each time that it runs. Lines of the harness do not count.
     """
     lines = 0
     others = tuple(_files_of_harness(subject))

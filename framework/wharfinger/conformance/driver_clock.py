@@ -99,7 +99,7 @@ class DriverClock:
         self._still.clear()
 
     def read(self) -> None:
-        """Update ``used``, ``still`` and ``running``."""
+        """Read from the shared memory which calls are in progress, and update the attributes."""
         count, *parts = _PAGE.unpack_from(self._page)
         driver, harness = _Party.of(*parts[:2]), _Party.of(*parts[2:])
         now, waited = time.monotonic(), _waited_for_processor(self.pid)
@@ -133,9 +133,9 @@ class DriverClock:
 
 
 class _Time:
-    """A time less the longest wait for a processor among the threads.
+    """Adds up time, and subtracts the wait of the thread that waited longest for a processor.
 
-    A sum of their waits could be longer than the time.
+    The sum of all waits could be longer than the time.
     """
 
     def __init__(self) -> None:
@@ -172,7 +172,7 @@ def _waited_for_processor(pid: int) -> Mapping[int, float]:
 
 @dataclass
 class _Party:
-    """The state of the calls to the driver or to the harness."""
+    """The number of calls to the driver, or to the harness, in progress, and the latest method."""
 
     #: The number of calls in progress.
     calls: int = 0

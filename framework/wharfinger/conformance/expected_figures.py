@@ -14,7 +14,10 @@ ALL_ALIKE = "all things of the harness have the same figures and traits, and it 
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """Call ``see_figures``, if the harness has ``expected`` and no check found WHF-221 broken."""
+    """Raise Violation unless each thing has the totals and traits of ``Harness.expected``.
+
+    Do nothing if the harness has no ``expected``, or a check found WHF-221 broken.
+    """
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)
 

@@ -74,7 +74,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Do what ``Driving.run`` describes. A WharfingerError is returned as a problem."""
+        """Run a cycle or restart the driver; return the problems, also a WharfingerError."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -105,20 +105,23 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fault to inject into one backend call of one step of the history."""
+    """A fault to inject into one backend call of one step of the history.
 
-    #: The index of the step in the history, and the index of the call in the step.
+    ``step`` is the index of the step, ``at`` that of the call, and ``call`` the text of the call.
+    """
+
     step: int
     at: int
     fault: Fault
-    #: The text of this call in the reference, and the name of the step.
     call: str
-    name: str
+    step_name: str
     #: Whether a late answer arrives after the cycles of the next step, not before them.
-    then_next: bool = False
+    arrives_in_next_step: bool = False
 
     def __str__(self) -> str:
-        return f"backend call {self.at} ({self.call}) of the step {self.name!r} gets {self.fault}"
+        return (
+            f"backend call {self.at} ({self.call}) of the step {self.step_name!r} gets {self.fault}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +133,16 @@ class Step:
     #: The driver's calls to its backend.
     calls: Sequence[str]
     #: The same calls, each with the type of its cycle: "sync: GET /nodes".
-    kinds: Sequence[str]
+    typed_calls: Sequence[str]
     #: The contents of Placement after each cycle.
-    seen: Sequence[Contents]
+    after_cycles: Sequence[Contents]
     #: The providers that a poll, not a later cycle, changed to their state after the step.
-    polled: Contents = field(default_factory=dict)
+    shown_by_polls: Contents = field(default_factory=dict)
 
     @property
     def end(self) -> Contents:
         """Return the contents of Placement after the step."""
-        return self.seen[-1]
+        return self.after_cycles[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +158,9 @@ class Reference:
     #: The names of all things, in the order in which the harness added them.
     things: Sequence[str]
     #: Whether a reset of the harness brings the same names and uuids each time.
-    is_repeatable: bool
+    has_stable_names: bool
     #: The seconds that the play waited for the harness.
-    waited: float = 0.0
+    harness_seconds: float = 0.0
 
     @property
     def fewer_steps(self) -> int:
@@ -168,7 +171,7 @@ class Reference:
     @property
     def is_slow(self) -> bool:
         """Return whether the harness is too slow to play the history with faults more than once."""
-        return self.waited > _SLOW
+        return self.harness_seconds > _SLOW
 
 
 def backend_changes(
@@ -286,7 +289,9 @@ class History:
         finally:
             harness.expect()
             self._driving.stop()
-        return Reference(self.steps, final, self._things, is_repeatable=True, waited=self.waited)
+        return Reference(
+            self.steps, final, self._things, has_stable_names=True, harness_seconds=self.waited
+        )
 
     def _play_step(self, number: int, name: str, cycle_types: Sequence[str]) -> None:
         case = self._cases.get(number)
@@ -312,7 +317,9 @@ class History:
             if seen[-1].get(one) == new and before.get(one) != new
         }
         self.steps.append(Step(name, calls, kinds, seen, changed))
-        if self._late is not None and (self._late is not case or not self._late.then_next):
+        if self._late is not None and (
+            self._late is not case or not self._late.arrives_in_next_step
+        ):
             self._deliver()
         self._see_step(number)
 
@@ -385,10 +392,10 @@ class History:
         time.sleep(_TAKES_IN)
 
     def _polls(self, number: int, case: Case | None) -> Contents:
-        """Poll until Placement shows the step's change; return the contents of Placement.
+        """Poll until Placement shows the change of step ``number``; return its contents.
 
-        Raise Violation if polls do not show it in time. Without a reference, return {} then.
-        Without a change feed, return {} at once.
+        If polls do not show it in time, raise Violation, or return {} without a reference. Without
+        a change feed, return {} at once.
         """
         if not self._feeds:
             return {}
@@ -418,7 +425,7 @@ class History:
     def _wanted(self, number: int) -> Contents:
         if self._reference is None or Fault.STALE in self._faults:
             return {}  # after a stale answer, a feed need not name the change
-        return self._comparable(self._reference.steps[number].polled)
+        return self._comparable(self._reference.steps[number].shown_by_polls)
 
     def _end(self) -> Contents:
         """Run full cycles until Placement is as in the reference; return its contents.
@@ -460,7 +467,7 @@ class History:
         assert self._reference is not None
         all_the_while = (
             self._reference.steps[number - 1].end,
-            *self._reference.steps[number].seen,
+            *self._reference.steps[number].after_cycles,
         )
         freed = self._freed_providers(now)
         for name in sorted(set(old).intersection(*all_the_while)):
@@ -496,10 +503,10 @@ class History:
         return {name for thing in freed for name in at_and_below(contents, thing)}
 
     def _see_step(self, number: int) -> None:
-        """Raise Violation if a step that follows one with a fault differs from the reference.
+        """After a step that follows one with a fault, compare Placement with the reference.
 
-        Before that, run up to four full cycles, since a driver may have to see a change several
-        times.
+        If they differ, run up to four full cycles, since a driver may have to see a change several
+        times. Raise Violation if they still differ.
         """
         if self._reference is None or self._is_slow or not self.met:
             return
@@ -528,13 +535,16 @@ class History:
         return difference(self._comparable(expected), now)
 
     def _comparable(self, contents: Contents) -> Contents:
-        if self._reference is None or self._reference.is_repeatable:
+        if self._reference is None or self._reference.has_stable_names:
             return contents
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """Return contents, renamed as the function ``_alike`` does if each play has other names."""
-        if self._reference is None or self._reference.is_repeatable:
+        """If each play has other names, return the contents with the names of the reference.
+
+        Names then also replace the uuids. Otherwise, return the contents unchanged.
+        """
+        if self._reference is None or self._reference.has_stable_names:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
 
@@ -592,8 +602,8 @@ def reference_of(subject: Subject) -> Reference:
             again = subject.placement.contents()
         finally:
             here.stop()
-        is_repeatable = again == reference.steps[0].end
-        _REFERENCES[subject] = replace(reference, is_repeatable=is_repeatable)
+        has_stable_names = again == reference.steps[0].end
+        _REFERENCES[subject] = replace(reference, has_stable_names=has_stable_names)
     return _REFERENCES[subject]
 
 
@@ -604,10 +614,10 @@ def queues_of(
 
     Calls that few steps make come first, since they probably read what has changed.
     """
-    in_steps = Counter(kind for step in reference.steps for kind in {*step.kinds})
+    in_steps = Counter(kind for step in reference.steps for kind in {*step.typed_calls})
     queues: list[list[Case]] = []
     for number, step in enumerate(reference.steps):
-        rarity = [in_steps[kind] for kind in step.kinds]
+        rarity = [in_steps[kind] for kind in step.typed_calls]
         order = sorted(draw.sample(range(len(rarity)), len(rarity)), key=rarity.__getitem__)
         kinds = draw.sample(faults, len(faults))
         queues.append(
@@ -618,7 +628,7 @@ def queues_of(
                     kinds[(turn + index) % len(kinds)],
                     step.calls[at],
                     step.name,
-                    then_next=draw.random() < 0.5,
+                    arrives_in_next_step=draw.random() < 0.5,
                 )
                 for turn in range(len(kinds))
                 for index, at in enumerate(order)
@@ -628,7 +638,7 @@ def queues_of(
 
 
 #: Returns a history in which these cases are met.
-Make = Callable[[Sequence[Case]], History]
+MakeHistory = Callable[[Sequence[Case]], History]
 
 
 def try_faults(
@@ -639,25 +649,30 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults in this process, as ``try_cases`` describes.
+    """Play the history with these faults in this process; return as text how many were tried.
 
-    If the harness is slow, play only once, unless the run is thorough, and with ``is_short`` only
-    half of the steps.
+    ``try_cases`` describes ``seconds`` and ``apart``. If the harness is slow, play only once,
+    unless the run is thorough, and with ``is_short`` only half of the steps.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
     queues = queues_of(reference, sorted(faults), draw)
 
-    def make(cases: Sequence[Case]) -> History:
+    def make_history(cases: Sequence[Case]) -> History:
         return History(subject, Here(subject), reference, cases)
 
     count = reference.fewer_steps if is_short else len(queues)
     seconds = 0.0 if reference.is_slow else seconds
-    return try_cases(subject, make, queues[:count], seconds=seconds, apart=apart)
+    return try_cases(subject, make_history, queues[:count], seconds=seconds, apart=apart)
 
 
 def try_cases(
-    subject: Subject, make: Make, queues: list[list[Case]], *, seconds: float, apart: int
+    subject: Subject,
+    make_history: MakeHistory,
+    queues: list[list[Case]],
+    *,
+    seconds: float,
+    apart: int,
 ) -> str:
     """Play the history repeatedly with cases of ``queues``; return as text how many were tried.
 
@@ -672,7 +687,7 @@ def try_cases(
         raise NotShown("the harness's attribute calls is empty after each step of the history")
     if subject.thorough:
         for case in (case for queue in queues for case in queue):
-            make([case]).play(len(queues))
+            make_history([case]).play(len(queues))
         return f"all {count} faults were tried"
     tried = turn = 0
     spent = -_processor_time()
@@ -684,12 +699,12 @@ def try_cases(
         turn += 1
         if not chosen:
             continue
-        history = make(chosen)
+        history = make_history(chosen)
         try:
             history.play(len(queues))
         except Violation as violation:
             for case in reversed(history.met):
-                make([case]).play(len(queues))
+                make_history([case]).play(len(queues))
             raise Violation(
                 f"{violation.found} (seed {subject.seed})", violation.expected
             ) from None

@@ -33,16 +33,16 @@ _MOST: Final = 2000
 
 @dataclass(slots=True)
 class Attempt:
-    """The result of a cycle in which one call meets a fault."""
+    """The result of a cycle in which one call, ``call``, meets a fault."""
 
-    #: The call that met the fault; None if the cycle made fewer calls.
+    #: None if the cycle made fewer calls.
     call: str | None = None
     #: All calls of the cycle.
     calls: Sequence[str] = ()
     #: The contents of Placement while the call hung; None if it did not hang.
-    meanwhile: Contents | None = None
+    contents_while_hung: Contents | None = None
     #: The names of the providers whose removal the cycle has scheduled.
-    gone: Sequence[str] = ()
+    pending_removals: Sequence[str] = ()
     #: Whether the cycle raised an error or reported a problem.
     failed: bool = False
 
@@ -54,7 +54,7 @@ class _Seen:
     when: str
     contents: Contents
     #: Whether the cycle had ended without a problem.
-    is_well: bool = False
+    ended_well: bool = False
 
 
 class Breaking:
@@ -127,7 +127,9 @@ class Breaking:
         hangs = self._fault is Fault.HANG
         while running.is_alive() and not (hangs and len(self._harness.calls) > at):
             running.join(_PAUSE)
-        attempt.meanwhile = self._subject.placement.contents() if running.is_alive() else None
+        attempt.contents_while_hung = (
+            self._subject.placement.contents() if running.is_alive() else None
+        )
         attempt.calls = [*self._harness.calls]
         self._harness.expect(fault=then)
         running.join(_END)
@@ -156,14 +158,17 @@ class Breaking:
             seen, at = self._each(publishing.cycle.sync, "backend call", old, at)
             new = publishing.settle()
             for one in seen:
-                see_old_or_new(new if one.is_well else old, one.contents, new, one.when)
+                see_old_or_new(new if one.ended_well else old, one.contents, new, one.when)
             if can_be_busy(self._subject):
                 self._harness.make_free(other)
             self._harness.remove(thing)
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
     def _at_the_start(self, publishing: Publishing) -> None:
-        """Restart the driver, with another failing call each time; Placement must not change."""
+        """Restart the driver for each call of its start and first cycle, and let this call fail.
+
+        Raise Violation if Placement changes.
+        """
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
@@ -174,24 +179,25 @@ class Breaking:
             see_old_or_new(old, one.contents, old, one.when)
 
     def _each(
-        self, cycle: Callable[[], CycleResult], kind: str, old: Contents, first: int = 0
+        self, cycle: Callable[[], CycleResult], label: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
         """Run a cycle repeatedly; each time the next call fails, beginning with call ``first``.
 
-        Stop when a cycle publishes something, or no call is left. Return the contents of Placement
-        during and after the cycles, and the index of the next call; None if no call is left.
+        Stop when Placement is no longer as in ``old``, or no call is left. Return the contents of
+        Placement during and after the cycles, and the index of the next call; None if no call is
+        left. In texts, ``label`` stands before the index of a call.
         """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []
         for at in range(first, _MOST):
             attempt = self.attempt(cycle, at)
-            when = f"{kind} {at} ({attempt.call}) gets {self._fault}"
+            when = f"{label} {at} ({attempt.call}) gets {self._fault}"
             _see_none_gone(when, attempt)
             after = self._subject.placement.contents()
             attempts.append(attempt)
-            hung = [attempt.meanwhile] if attempt.meanwhile is not None else []
+            hung = [attempt.contents_while_hung] if attempt.contents_while_hung is not None else []
             seen += [_Seen(when, one) for one in hung]
-            seen.append(_Seen(when, after, is_well=not attempt.failed))
+            seen.append(_Seen(when, after, ended_well=not attempt.failed))
             if attempt.call is None:
                 self._note_effect(attempts)
                 return seen, None
@@ -202,7 +208,7 @@ class Breaking:
     def _note_effect(self, attempts: Sequence[Attempt]) -> None:
         *broken, usual = attempts
         if self._fault is Fault.HANG:
-            self._is_felt |= any(one.meanwhile is not None for one in broken)
+            self._is_felt |= any(one.contents_while_hung is not None for one in broken)
         else:
             self._is_felt |= any(one.failed or one.calls != usual.calls for one in broken)
 
@@ -246,7 +252,11 @@ def see_listing_raise_or_stay(
 def _remembered(
     driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
 ) -> dict[str, DesiredProvider]:
-    """Return the providers that the driver describes without a new listing."""
+    """Let the driver describe the nodes of ``before`` without a new listing; return the providers.
+
+    A provider of ``before`` that a description lacks has no inventory. Nodes for which the driver
+    raises an error are left out.
+    """
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}
     for root, its in trees(known).items():
@@ -284,8 +294,8 @@ def see_old_or_new(old: Contents, seen: Contents, new: Contents, when: str) -> N
 
 
 def _see_none_gone(when: str, attempt: Attempt) -> None:
-    if attempt.gone:
-        gone = ", ".join(attempt.gone)
+    if attempt.pending_removals:
+        gone = ", ".join(attempt.pending_removals)
         raise Violation(
             f"{when}: the driver then no longer reports the providers {gone}",
             "an error from the driver, or all providers",
@@ -298,5 +308,5 @@ def _ends(cycle: Callable[[], CycleResult], attempt: Attempt) -> None:
     except (WharfingerError, Violation, NotShown):
         attempt.failed = True
         return
-    attempt.gone = [one.name for one in outcome.pending]
+    attempt.pending_removals = [one.name for one in outcome.pending]
     attempt.failed = bool(outcome.problems)

@@ -36,7 +36,10 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OldLayout:
-    """A node as it was published before its inventory moved to children, and its allocations."""
+    """A node as it was published before its inventory moved to children, and its allocations.
+
+    ``uses`` has the amounts that each consumer uses of each thing; None if unknown.
+    """
 
     #: The inventories of the root, by resource class.
     inventories: Mapping[str, Inventory]
@@ -220,10 +223,10 @@ class Harness(abc.ABC):
     # Methods for drivers with a certain capability.
 
     def use_old_layout(self) -> OldLayout:
-        """Let consumers use a node whose inventory has to move, and return its old layout.
+        """Return an old layout of a node, which the kit then publishes to Placement.
 
-        The driver raises ReshapeNeeded when it finds this node. Only for drivers that support
-        ``reshape``.
+        Let the consumers of the layout use the node, if the backend knows consumers. The driver
+        raises ReshapeNeeded when it finds this layout. Only for drivers that support ``reshape``.
         """
         raise NotImplementedError
 

@@ -38,7 +38,7 @@ class Kill(Case):
             where = f"has opened file {self.at} to write it"
         else:
             where = f"makes call {self.at} ({self.call})"
-        return f"the process is killed when it {where} in the step {self.name!r}"
+        return f"the process is killed when it {where} in the step {self.step_name!r}"
 
 
 class KilledHistory(History):
@@ -73,10 +73,10 @@ class KilledHistory(History):
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Play the history repeatedly with kills of the driver's process, as ``try_cases`` describes.
+    """Play the history repeatedly with kills of the driver's process; return how many were tried.
 
-    Raise Unproven if a driver in another process publishes something else, or if there is no call
-    or file to kill at.
+    ``try_cases`` describes ``seconds``. Raise Unproven if a driver in another process publishes
+    something else, or if there is no call or file to kill at.
     """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)

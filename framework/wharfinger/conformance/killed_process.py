@@ -97,7 +97,7 @@ class Elsewhere:
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Do what ``Driving.run`` describes. The death of the process is returned as a problem."""
+        """Run a cycle or restart the driver; return the problems, also the death of the process."""
         with self._subject.in_another_process():
             return self._run(cycle_type)
 

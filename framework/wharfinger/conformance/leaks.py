@@ -54,11 +54,11 @@ class _Work:
     name: str
     run: Callable[[], None]
     #: The repetitions of the first window.
-    window: int
+    first_window: int
     #: The most repetitions.
     most: int
     #: Bytes by which memory may grow with each repetition.
-    slack: int
+    allowed_bytes: int
     #: The kinds of resources to watch.
     kinds: Set[Kind] = frozenset({Kind.THREADS, Kind.FILES, Kind.MEMORY})
 
@@ -135,7 +135,10 @@ class _Search:
         return self._found
 
     def _is_left(self, path: Path) -> bool:
-        """Return whether a path was left behind in a shared directory."""
+        """Return whether a path is left in a shared directory, such as that of temporary files.
+
+        Paths that the configuration names do not count.
+        """
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd(), SHARED_MEMORY)
         configured = "".join(file.read_text() for file in self._subject.files())
         return (
@@ -230,9 +233,9 @@ class _Search:
     # The measurements.
 
     def _repeat(self, work: _Work) -> None:
-        for _ in range(work.window):
+        for _ in range(work.first_window):
             work.run()
-        start, done, window = time.monotonic(), 0, work.window
+        start, done, window = time.monotonic(), 0, work.first_window
         growing = work.kinds - self._found.keys()
         first, before = self._measure({}), self._measure({})
         # The figures need memory, too. From now on, each measurement is made beside two older ones.
@@ -242,7 +245,7 @@ class _Search:
                 work.run()
             done += window
             after = self._measure(before)
-            slack = {Kind.MEMORY: work.slack, Kind.FOREIGN: _FOREIGN_SLACK}
+            slack = {Kind.MEMORY: work.allowed_bytes, Kind.FOREIGN: _FOREIGN_SLACK}
             growing = {
                 kind
                 for kind in growing
@@ -254,7 +257,7 @@ class _Search:
                 each = (after[kind] - first[kind]) / done
                 if not is_late or done >= _HISTORY or each > _MANY.get(kind, 0):
                     self._found[kind] = self._message(kind, each, work, done)
-            before, window = after, min(2 * window, 8 * work.window)
+            before, window = after, min(2 * window, 8 * work.first_window)
 
     def _message(self, kind: Kind, each: float, work: _Work, times: int) -> str:
         where = f", most of it from {self._source()}" if kind is Kind.MEMORY else ""
@@ -342,7 +345,10 @@ def _threads() -> int:
 
 
 def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait up to a second until ``read`` returns ``most`` or less; return the last count."""
+    """Wait up to a second until ``read`` returns ``most`` or less; return the last count.
+
+    With None, do not wait.
+    """
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

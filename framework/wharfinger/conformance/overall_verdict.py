@@ -57,7 +57,10 @@ class Verdict:
 def judge(
     rules: Sequence[Rule], results: Iterable[Result], asked: Profile = Profile.EXTENDED
 ) -> list[Verdict]:
-    """Return the verdict on each profile. A rule without a result counts as not run."""
+    """Return the verdict on each profile. A rule without a result counts as not run.
+
+    If only CORE is ``asked``, the verdict on EXTENDED is NOT_ASKED, or FAILED.
+    """
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [

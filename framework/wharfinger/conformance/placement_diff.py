@@ -1,4 +1,4 @@
-"""The contents of Placement, and the differences of two contents as a text."""
+"""Select parts of the contents of Placement, and describe how two contents differ."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final

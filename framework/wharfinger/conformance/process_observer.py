@@ -54,16 +54,16 @@ class ProcessObserver:
             self._begun += 1
             self._open += 1
             is_alone, number = self._open == 1, self._begun
-        seed = None
+        states = None
         if is_alone:
             kept = random.getstate()
             random.seed(number)  # so that each call begins with another state
-            seed = (kept, random.getstate())
-        self._before.facts = (process_state.snapshot(), seed, number)
+            states = (kept, random.getstate())
+        self._before.facts = (process_state.snapshot(), states, number)
 
     def after(self, method: str) -> None:
         """Compare the process with the snapshot; record and undo each change."""
-        before, seed, number = self._before.facts
+        before, states, number = self._before.facts
         found = process_state.changes(before, process_state.snapshot())
         for change in found:
             kind = Misuse.LOGGING if change.aspect.is_logging else Misuse.STATE
@@ -71,8 +71,8 @@ class ProcessObserver:
         process_state.restore(found)
         with self._lock:
             self._open -= 1
-            if seed is not None:
-                self._see_seed(seed, method, was_alone=number == self._begun)
+            if states is not None:
+                self._see_seed(states, method, was_alone=number == self._begun)
             if method in _LAST_CALLS and not self._open:
                 self.look_at_patches(method)
 
@@ -92,9 +92,13 @@ class ProcessObserver:
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
-    def _see_seed(self, seed: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Restore the state of the module random; record a call that has set a fixed seed."""
-        kept, began = seed
+    def _see_seed(self, states: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
+        """Restore the state of the module random; record a call that has set a fixed seed.
+
+        ``states`` are the state to restore, and the state with which the call began. ``was_alone``
+        is whether no other call has begun since then.
+        """
+        kept, began = states
         ended = random.getstate()
         random.setstate(kept)
         if was_alone and ended != began:

@@ -66,7 +66,10 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
 
 
 def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
-    """Return advice on a condition that excludes at least as many providers or trees as remain."""
+    """Return advice on a condition that excludes at least as many providers or trees as remain.
+
+    Return None without one.
+    """
     part = max(explained.parts, key=_excluded_by_amounts)
     lost = _excluded_by_amounts(part)
     trees = [one for one in explained.tree_misses if not one.parts]

@@ -67,10 +67,10 @@ def program(
     The job waits up to ``wait_for_idle`` seconds until the device has no allocations. If the job
     does not report for ``down_time``, it counts as interrupted.
 
-    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed if
-    the device is unchanged, and this job does not reserve it. Raises JobUnresolved if the device
-    stays reserved until ``resolve`` is called. Raises PlacementError, ObjectError or StateError if
-    the image was not loaded.
+    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed: the
+    device is unchanged, and this job does not reserve it. Raises PlacementError, ObjectError or
+    StateError: the device is unchanged, but may stay reserved if the database failed. Raises
+    JobUnresolved: the device stays reserved until ``resolve`` is called.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -106,7 +106,11 @@ def _enter(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job, which replaces the finished job of this provider."""
+    """Store and return the new job, which replaces the finished job of this provider.
+
+    ``wanted`` has the job's image, function and trait. Raise JobRefused if another job of the
+    device is in progress or unresolved.
+    """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
@@ -239,7 +243,11 @@ class _Work:
             self._beat()
 
     def _reason_to_wait(self, *, is_patient: bool) -> str | None:
-        """Reserve the device again if needed; return why the job has to wait, or None."""
+        """Reserve the device again if needed; return why the job has to wait, or None.
+
+        If Placement or the database fails, return the error as text with ``is_patient``; raise it
+        otherwise.
+        """
         try:
             # Another program may have ended the reservation. So first reserve, then read consumers.
             for uuid, one in self.taken.items():
@@ -266,7 +274,8 @@ class _Work:
     def _load(self, before: _Known | None) -> None:
         """Let the driver load the image, and keep the device reserved meanwhile.
 
-        After a failure, raise the driver's error if the device is unchanged, else JobUnresolved.
+        ``before`` is the function that the device has; None if unknown. After a failure, raise the
+        driver's error if the device is surely unchanged, else JobUnresolved.
         """
         job, errors = self.job, list[BaseException]()
 
@@ -315,7 +324,10 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device."""
+        """Store the new function of the device in the job and in Placement; release the device.
+
+        Raise JobUnresolved if the function is not stored, or not that of the image.
+        """
         job, known = self.job, self._function()
         trait = job.trait
         try:

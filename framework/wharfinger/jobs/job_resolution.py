@@ -52,9 +52,9 @@ def resolve(
     Return the reasons why the device is still reserved; empty if it is free. If the device no
     longer exists, delete the job and return None.
 
-    Raises JobRefused if there is nothing to resolve, if the job is still at work (``is_at_work``),
-    if another process changes the job, or if the function trait cannot be set. Raises
-    PlacementError, ObjectError and StateError.
+    Raises JobRefused if there is nothing to resolve, if the job is in progress and has reported
+    within ``down_time``, if another process changes the job, or if the function trait cannot be
+    set. Raises PlacementError, ObjectError and StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}

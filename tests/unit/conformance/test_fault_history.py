@@ -18,7 +18,7 @@ REFERENCE = Reference(
     steps=[step("start", *CALLS), step("add b", *CALLS, "show new"), step("nothing", *CALLS)],
     final={},
     things=["a", "b"],
-    is_repeatable=True,
+    has_stable_names=True,
 )
 
 
