@@ -315,6 +315,6 @@ def _see_another(thing: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
             f"current_function of {thing} returns {function}, but the device has another function: "
-            f"image({thing!r}) of the harness still returns an image with {function}",
+            f"the harness's image() still returns an image with {function}",
             "the function that the device has, or an error from current_function",
         )
