@@ -1,4 +1,4 @@
-"""Supervise the driver instances of a host, and report the host's service as up."""
+"""Supervise the driver instances of a host, reload the configuration, and report the service."""
 
 import time
 from collections import Counter

@@ -23,7 +23,7 @@ _TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the driver instance until SIGTERM or SIGINT; return the exit code of the process."""
+    """Run the driver instance until SIGTERM or SIGINT; return 1 if it ended before, else 0."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
