@@ -66,7 +66,7 @@ class Consumers(AllocationWrites):
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]
     ) -> dict[str, dict[str, Any]]:
-        """Return the body of the request that ``set`` sends."""
+        """Return the body of the POST /allocations that ``set`` sends with the same arguments."""
         return {
             consumer.uuid: {
                 "allocations": {

@@ -193,7 +193,7 @@ class FlavorSearch:
         raise _none(consumer, flavor, "", gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
-        """Return the free candidates with their nodes, and the reason for an empty result."""
+        """Return free allocations with their nodes, and the reason to give if there are none."""
         client = self.surroundings.placement
         places = Places(self.surroundings.objects, suits)
         request = self._request(flavor)

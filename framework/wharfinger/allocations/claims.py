@@ -231,9 +231,10 @@ class AllocationClaims:
         return Claimed(instance, held.allocations)
 
     def release_lost(self, uuid: str) -> tuple[Reservation, ...]:
-        """Release an instance whose allocation another program has deleted, as ``release`` does.
+        """Release an instance whose allocation another program has deleted.
 
-        Raises AllocationRefused if the instance still has its allocation.
+        Return the reservations of the providers that are cleaned afterwards. Raises the errors of
+        ``release``, and AllocationRefused if the instance still has its allocation.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
@@ -309,7 +310,7 @@ class AllocationClaims:
         except WharfingerError as error:
             LOG.warning(
                 "The repair of instance %s failed, and may have left a part of the allocation. "
-                "After %s, repair the instance again: %s",
+                "Wait %s, then run `wharfinger instance repair` again. The error: %s",
                 instance.uuid,
                 seconds(self._down_time),
                 error,
@@ -403,7 +404,7 @@ class AllocationClaims:
                 if not is_same:
                     raise AllocationRefused(
                         instance=found.uuid,
-                        problem=f"an instance with this uuid and another {name} already exists.",
+                        problem=f"an instance with this uuid, but another {name}, already exists.",
                         remedy="Use another uuid for the new instance.",
                     ) from None
             return False
@@ -531,8 +532,8 @@ class AllocationClaims:
         except WharfingerError as problem:
             LOG.warning("%s", problem)
         LOG.warning(
-            "The claim of instance %s failed, but the instance may have an allocation. After %s, "
-            "claim the instance again with this uuid, or release the instance.",
+            "The claim of instance %s failed, but the instance may have an allocation. Wait %s, "
+            "then claim the instance again with this uuid, or release the instance.",
             uuid,
             seconds(self._down_time),
         )

@@ -141,7 +141,8 @@ class Moves:
         """Restore the former allocations of an instance, and release the new ones.
 
         This also undoes a start whose process has died. If the move is already reverted or failed,
-        change nothing. Return and raise the same as ``confirm``.
+        change nothing. Return the migration, and the reservations of the providers that are cleaned
+        afterwards. Raises AllocationRefused and ObjectNotFound.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
         if self._is_starting(migration):
@@ -169,7 +170,7 @@ class Moves:
         """End a move whose process has died: confirm it if a confirm was started, else revert it.
 
         If the instance is gone or is being released, only release the allocations of the move.
-        Return the same as ``confirm``.
+        Return the migration, and the reservations of the providers that are cleaned afterwards.
         """
         try:
             instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
@@ -241,8 +242,8 @@ class Moves:
             self.recover(migration)
         except WharfingerError as error:
             LOG.warning(
-                "Migration %s of instance %s could not be started, and was not undone. After %s, "
-                "run `wharfinger migration recover`: %s",
+                "Migration %s of instance %s could not be started, and was not undone. Wait %s, "
+                "then run `wharfinger migration recover`. The error: %s",
                 migration.uuid,
                 migration.instance_uuid,
                 seconds(self._down_time),
@@ -254,7 +255,8 @@ class Moves:
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """Return the move in progress of an instance, or else its last move.
 
-        Raise AllocationRefused if the status of the last move is not in ``ended``.
+        A failed move counts only if ``ended`` has failed. Raise AllocationRefused if the status of
+        the last move is not in ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))

@@ -150,7 +150,7 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create custom traits and classes for trees; fail trees that need what Placement lacks."""
+        """Create custom traits and classes; fail trees that need more than Placement has."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},
@@ -175,7 +175,7 @@ class Writer:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeWrite]) -> Iterator[_Job]:
-        """Yield jobs that each set the inventories of several trees."""
+        """Yield jobs that set the inventories of several trees, or of one tree with a reshape."""
         together: list[_Inventories] = []
         size = BATCH if self._may_batch() else 1
         for tree in trees:

@@ -344,7 +344,10 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, a few times at most, for the trees that remain."""
+        """Plan and apply; repeat both, a few times at most, for the trees that remain.
+
+        ``restrict`` limits the state and the plan before they are applied.
+        """
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
         questions: dict[str, bool | WharfingerError] = {}
@@ -450,7 +453,11 @@ class Reconciler:
     def _keep_rows(
         self, nodes: NodeList, names: Set[str] | None = None, *, is_listing: bool = False
     ) -> Iterator[WharfingerError]:
-        """Save changed node rows that were not saved together with a tree; yield the errors."""
+        """Save changed node rows that were not saved together with a tree; yield the errors.
+
+        ``names`` limits this to nodes with these names. With ``is_listing``, ``nodes`` is a
+        complete listing, and the rows of nodes without a record are deleted.
+        """
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         if names is not None:

@@ -75,7 +75,7 @@ def collect_desired(
         root_uuid = root_uuids[node.name]
         if root_uuid in state.blocked:
             continue
-        placed = node.under(root_uuid)
+        placed = node.with_root(root_uuid)
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
         children = known_children.of_node(known, node.name, root_uuid)
         own = trees.get(root_uuid, [])
@@ -245,7 +245,7 @@ def _tree(
 
 
 def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return, by uuid, providers in trees whose root is no node's root, except sharing roots."""
+    """Return the providers outside the trees of these ``roots``, by uuid, except sharing roots."""
     return {
         one.uuid: one
         for root, providers in trees.items()
@@ -327,7 +327,10 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: Node, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers of a node; raise InvalidTree if its tree cannot be published."""
+    """Return the desired providers of a node; raise InvalidTree if its tree cannot be published.
+
+    ``taken`` has the names and uuids in the trees of earlier nodes; those of the node are added.
+    """
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(
             driver=driver.name,

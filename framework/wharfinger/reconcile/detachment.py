@@ -44,7 +44,7 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return ``FormerRoot.holder`` of each detached provider that stays a root, by uuid.
+    """Return the reservation holders of detached providers that stay roots, by provider uuid.
 
     Also return the reservations to end: those that mark the other providers as detached.
     """

@@ -43,9 +43,9 @@ def list_nodes(driver: ComputeDriver) -> NodeList:
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return a driver's answer if it consists of distinct node names.
+    """Return a driver's answer if it is of one of these ``kinds``, and no name is in it twice.
 
-    Raises BackendError for another answer.
+    Raises BackendError for another answer. The names themselves are not checked.
     """
     if isinstance(found, kinds) and isinstance(found, Collection):
         strings = [name for name in found if isinstance(name, str)]

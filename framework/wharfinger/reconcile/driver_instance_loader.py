@@ -120,8 +120,8 @@ def running(
 ) -> Iterator[Reconciler]:
     """Connect a driver instance to its backend, yield its reconciler, and disconnect it at the end.
 
-    With ``may_write``, a lock keeps out other processes of this host that may write. Raises
-    BackendError and StateError.
+    With ``may_write``, hold the lock of the driver instance. Raises StateError at once if another
+    process of this host holds it, and BackendError if the driver cannot be connected.
     """
     driver, default = instance.driver, instance.default
     down_time = default.service_down_time

@@ -174,7 +174,7 @@ class LookUp:
 
     def _without_row(self, state: CycleState) -> dict[str, Node]:
         return {
-            uuid: node.under(uuid)
+            uuid: node.with_root(uuid)
             for node in state.nodes.nodes
             if (uuid := state.roots.get(node.name)) is not None
             and uuid not in state.rows.node_revisions
@@ -353,7 +353,10 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _removals(self, state: CycleState) -> CycleState:
-        """Return the state with the allocations and unknown children that decide on removals."""
+        """Find providers with allocations or unknown children; return the state with their uuids.
+
+        Only providers that the cycle may remove, adopt or give another owner are checked.
+        """
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())

@@ -42,6 +42,9 @@ class LostAllocations:
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
         """Return the state with reservations for claimed instances that have lost all allocations.
 
+        It also has the rows of instances whose allocations have changed, and the next phases of
+        earlier reservations.
+
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """
         wanted = dict(_relevant(state, instances))
@@ -86,9 +89,9 @@ class LostAllocations:
         return {provider: part["resources"] for provider, part in allocations.items()}
 
     def _idle_rows(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
-        """Return our database rows of instances that no process claims, moves or releases, by uuid.
+        """Return the rows of ``known`` instances that are unchanged and not being moved, by uuid.
 
-        Read the rows after the allocations: a claim, a move or a release changes the row first.
+        Call this after the allocations are read: a claim, a move or a release changes a row first.
         """
         if not known:
             return {}
@@ -129,7 +132,8 @@ class LostAllocations:
     ) -> dict[str, str | None]:
         """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
 
-        None: the reservation ends.
+        None: the reservation ends. ``allocations`` are by instance uuid. The reservations for
+        ``unclear`` instances stay.
         """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}

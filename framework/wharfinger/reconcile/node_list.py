@@ -63,7 +63,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list in which nodes have the uuids of recorded roots with the same names."""
+        """Return the list, in which a node has the uuid of the recorded root with its name."""
         known = {
             root.name: uuid
             for uuid, record in records.items()
@@ -76,7 +76,7 @@ class NodeList:
             return tuple(
                 node
                 if node.uuid in own or known.get(node.name) in own
-                else node.under(known.get(node.name, node.uuid))
+                else node.with_root(known.get(node.name, node.uuid))
                 for node in nodes
             )
 

@@ -47,7 +47,7 @@ def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequenc
     record = tree.records.get(tree.root_uuid)
     if node is None or record is None or record.applied is None:
         return ()
-    row = rows.changed_row(node.under(tree.root_uuid), record.applied)
+    row = rows.changed_row(node.with_root(tree.root_uuid), record.applied)
     if row is None or row.is_renamed:
         return ()  # the cycle stores all renames together
     return [row]

@@ -1,4 +1,4 @@
-"""Read and write the records of one driver instance in the database."""
+"""Read the provider records of one driver instance; save them with nodes and reservations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -81,9 +81,9 @@ class RecordStore:
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        ``known_reservations`` maps each provider uuid to {reservation uuid: revision}. Raises
-        ConcurrentSave if another process has changed one of the rows. Also raises ObjectError and
-        StateError.
+        ``known_reservations`` maps each provider uuid to {reservation uuid: revision}. RecordBatch
+        explains the other parameters. Raises ConcurrentSave if another process has changed one of
+        the rows. Also raises ObjectError and StateError.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record

@@ -1,4 +1,4 @@
-"""Phases of stored reservations in a cycle.
+"""Phases of stored reservations: releasing, released, cleaning, ended.
 
 A provider that a consumer has released, and that its driver cleans, is reserved until it is clean.
 """
@@ -33,7 +33,7 @@ def next_phases(
     """Return the uuids of providers that stay reserved, and the new phases of reservations.
 
     Phase None ends a reservation. ``settled`` has new phases that are known already, by reservation
-    uuid.
+    uuid. ``is_clean(uuid, since)`` asks the driver, ``is_released(uuid, consumer)`` Placement.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

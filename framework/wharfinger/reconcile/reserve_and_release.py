@@ -97,9 +97,9 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        ``expected_end`` is for display. If the write to Placement fails, the reservation remains
-        stored, and the next cycle reserves the provider. Raises ObjectExists if the holder already
-        has a reservation of the provider.
+        ``uuid`` is for the reservation, ``expected_end`` for display. If the write to Placement
+        fails, the reservation remains stored, and the next cycle reserves the provider. Raises
+        ObjectExists if the holder already has a reservation of the provider.
         """
         new = Reservation(
             self._context,
@@ -144,8 +144,9 @@ class Reservations:
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
         """End another program's full reservation of a provider that a driver instance publishes.
 
-        Return the same as ``release``. Raises ReservationRefused if there is no such reservation,
-        or if no driver instance publishes the reserved resource classes.
+        Return the reasons why the provider is still reserved, as texts; empty if it is free. Raises
+        ReservationRefused if there is no such reservation, or if no driver instance publishes the
+        reserved resource classes.
         """
         stored = self._read(provider)
         live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
@@ -172,7 +173,8 @@ class Reservations:
     def release_one(self, uuid: str) -> tuple[str, ...]:
         """End the reservation with this uuid.
 
-        Return the same as ``release``. Raises ObjectNotFound if the reservation has already ended.
+        Return the reasons why the provider is still reserved, as texts; empty if it is free or
+        gone. Raises ObjectNotFound if the reservation has already ended.
         """
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
@@ -484,7 +486,10 @@ class Reservations:
     def _is_published_by(
         self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
     ) -> bool:
-        """Return whether the publisher of a provider's root also publishes the provider."""
+        """Return whether the publisher of a provider's root also publishes the provider.
+
+        ``instance`` is in the row of the root, ``publishers`` are in records, by provider uuid.
+        """
         of_root = publishers[provider.root_provider_uuid]
         if not of_root:  # the records are lost
             our_trait = ownership.instance_trait(instance)
@@ -521,7 +526,10 @@ class Reservations:
 def _check_reservable(
     provider: ProviderSummary, stored: StoredProvider, *, is_cleaned: bool
 ) -> None:
-    """Raise ReservationRefused for a root of nova, or for a provider that is not published."""
+    """Raise ReservationRefused for a root of nova, or for a provider that is not published.
+
+    With ``is_cleaned``, a root of nova and a provider without our record are accepted.
+    """
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
         raise _refused(

@@ -48,7 +48,10 @@ class StoredProvider:
         traits: Traits,
         inventories: Inventories | None = None,
     ) -> Self:
-        """Read the database rows of a provider that was just read from Placement."""
+        """Read the database rows of a provider that was just read from Placement.
+
+        Without ``inventories``, use the recorded ones if they have the present generation.
+        """
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
         current = _current(
@@ -134,11 +137,11 @@ def readable_record(row: ProviderRecord) -> Record:
 
 
 def _current(
-    records: Mapping[tuple[str, str], Record], publishers: set[tuple[str, str]]
+    records: Mapping[tuple[str, str], Record], in_node_rows: set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Record]:
     """Return the records by host and instance, without those that a takeover has made outdated."""
     ours = {key for key, record in records.items() if record.is_ours}
-    hosts = {host for host, _instance in publishers}
+    hosts = {host for host, _instance in in_node_rows}
     # Another instance on the host may publish a child of the root, or overlay it.
-    current = ours & publishers or {key for key in ours if key[0] in hosts} or ours
+    current = ours & in_node_rows or {key for key in ours if key[0] in hosts} or ours
     return {key: records[key] for key in records if key not in ours or key in current}

@@ -87,7 +87,7 @@ class Takeovers:
         }
 
     def find_below(
-        self, orphans: Mapping[str, Set[str]], names: Mapping[str, str]
+        self, orphans: Mapping[str, Set[str]], root_names: Mapping[str, str]
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
         """Find overlaid roots whose children this driver instance published on another host.
 
@@ -106,7 +106,7 @@ class Takeovers:
             if one.provider_uuid not in orphans:
                 hosts.setdefault(root_of[one.provider_uuid], set()).add(one.host)
         taken = {
-            root: self._taken(names[root], root, self._instance, min(holders))
+            root: self._taken(root_names[root], root, self._instance, min(holders))
             for root, theirs in hosts.items()
             if (holders := {one for one in theirs & up if (one, root) not in absent})
         }
@@ -159,8 +159,8 @@ class Takeovers:
         """Move nodes to this driver instance, in one transaction.
 
         The rows of instances and migrations on the nodes move, too, and the provider records of a
-        driver instance of the same name. Raises ConcurrentSave if another process was faster, or if
-        the former host is up again.
+        driver instance of the same name. ``live`` has the providers in Placement. Raises
+        ConcurrentSave if another process was faster, or if the former host is up again.
         """
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
@@ -245,7 +245,10 @@ class Takeovers:
                 yield row
 
     def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
-        """Return nodes whose roots other driver instances publish, or are about to create."""
+        """Return the uuids of roots that other driver instances publish, or are about to create.
+
+        Published roots in ``named`` do not count: the operator has named them for adoption.
+        """
         records = ProviderRecordList.get_by_filters(
             self._context, provider_uuid=sorted({row.uuid for row in rows})
         )

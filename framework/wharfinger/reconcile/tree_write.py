@@ -189,7 +189,7 @@ def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
 
 
 def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
-    """Return the intent for a provider that a reshape leaves as ``left``.
+    """Return ``intent`` with the provider as a reshape leaves it (``left``).
 
     A ``reserved`` figure that a later step replaces must not count as a figure to restore.
     """

@@ -146,9 +146,10 @@ class Claims:
         retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
     def save_usage(self, node: str) -> bool:
-        """Save the usage of a node in its rows; repeat until nothing changes, at most ten times.
+        """Save the usage of a node in its rows; return whether they had another usage.
 
-        A concurrent claim may have read the rows before a save.
+        If so, the decorator calls this again, at most ten times: a concurrent claim may have read
+        the rows before the save.
         """
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node

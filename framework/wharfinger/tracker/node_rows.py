@@ -43,7 +43,7 @@ class _Figures(NamedTuple):
 
 
 class NodeRows:
-    """Computes the rows of the nodes of one driver instance on one host."""
+    """Computes the rows of the nodes of one driver instance on one host; deletes outdated rows."""
 
     def __init__(
         self, context: Context, host: str, publisher: Publisher, capabilities: Capabilities

@@ -31,7 +31,7 @@ def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
 
 
 def nodes_named(context: Context, host: str | None, name: str | None) -> list[ComputeNode]:
-    """Return the nodes of a host with this name. If no row has it, return the overlaid nodes.
+    """Return the nodes of a host with this name: those with rows, or else the overlaid nodes.
 
     Raises ObjectError, StateError.
     """

@@ -1,4 +1,4 @@
-"""A node as its driver reports it."""
+"""Nodes as their drivers report them: names, uuids and figures."""
 
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
@@ -32,8 +32,8 @@ class Node:
     #: The uuid that the driver reports, if the root in Placement has another uuid.
     reported_uuid: str | None = None
 
-    def under(self, uuid: str) -> Self:
-        """Return the node with the uuid of its root in Placement; keep the reported uuid."""
+    def with_root(self, uuid: str) -> Self:
+        """Return the node with the uuid that its root has in Placement; keep the reported uuid."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)

@@ -103,7 +103,7 @@ def test_claim_repeated_with_the_same_uuid_has_one_effect(
 
     failed(
         run(program, "claim", "--flavor", "small", "--uuid", uuid),
-        "an instance with this uuid and another flavor already exists",
+        "an instance with this uuid, but another flavor, already exists",
     )
     failed(
         run(program, "claim", "--flavor", "large"),
