@@ -1,4 +1,7 @@
-"""Supervise the driver instances of a host, reload the configuration, and report the service."""
+"""Supervise the driver instances of a host, and report the host's service as up.
+
+Reload the configuration on request, and replace the driver instances that it changes.
+"""
 
 import time
 from collections import Counter
