@@ -255,8 +255,8 @@ class Moves:
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
         """Return the move in progress of an instance, or else its last move.
 
-        A failed move counts only if ``ended`` has failed. Raise AllocationRefused if the status of
-        the last move is not in ``ended``.
+        Failed moves count only if "failed" is in ``ended``. Raise AllocationRefused if the status
+        of the last move is not in ``ended``.
         """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))

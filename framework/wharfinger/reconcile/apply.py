@@ -150,7 +150,7 @@ class Writer:
                 _finish(pool, jobs, run.stop)
 
     def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create custom traits and classes; fail trees that need more than Placement has."""
+        """Create custom traits and classes; fail trees whose names or features Placement lacks."""
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},
