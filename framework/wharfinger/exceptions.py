@@ -472,7 +472,10 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider does not belong to the driver instance that reports it, so it was not changed."""
+    """A provider does not belong to the driver instance that reports it, so it was not changed.
+
+    ``owner`` is the owner trait of the driver instance; ``other`` says who owns the provider.
+    """
 
     template = "provider {provider} ({uuid}) was not changed: {problem} {remedy}"
     provider: str
@@ -710,9 +713,9 @@ class PlacementError(WharfingerError):
 
 
 class PlacementUnavailable(PlacementError):
-    """Placement does not answer now, but may answer later.
+    """Placement or Keystone does not answer now, but may answer later.
 
-    ``status`` is 429, 502, 503 or 504, or 0 without an answer.
+    ``status`` is that of their answer, such as 503, or 0 without an answer.
     """
 
     template = "Placement: {request}: {detail}"
@@ -731,7 +734,7 @@ class MicroversionUnsupported(PlacementError):
 
 
 class PermissionRefused(PlacementError):
-    """Placement answered 401 or 403: the credentials are invalid, or lack a role."""
+    """Placement or Keystone refused a request: the credentials are invalid, or lack a role."""
 
     template = "Placement: {request}: {status}: not allowed: {detail} {remedy}"
     remedy: str

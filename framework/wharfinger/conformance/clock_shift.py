@@ -40,16 +40,16 @@ class _Builtin(ctypes.Structure):
 class _Clock:
     """A replaceable C function that returns the time; ``later`` adds the shift to its result."""
 
-    def __init__(self, clock: Any, kind: Any, later: Callable[..., Any]) -> None:
+    def __init__(self, clock: Any, signature: Any, later: Callable[..., Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
         self._real: Final = self._definition.function
-        original = kind(self._real)
+        original = signature(self._real)
 
         def shifted(*arguments: Any) -> Any:
-            asked = arguments[1:] if kind is _ASKED else ()
+            asked = arguments[1:] if signature is _ASKED else ()
             return later(original(*arguments), _SHIFT.seconds, *asked)
 
-        self._shifted: Final = kind(shifted)  # kept for ever, since a thread may be inside it
+        self._shifted: Final = signature(shifted)  # kept for ever, since a thread may be inside it
 
     def set_ahead(self, ahead: bool) -> None:
         shifted = ctypes.cast(self._shifted, _POINTER).value

@@ -20,7 +20,7 @@ from wharfinger.scheduling.part_funnel import AMOUNTS
 from wharfinger.scheduling.request import UNNUMBERED
 
 #: A remedy as an imperative, such as "request less", and the reason for it.
-_Advice = tuple[str, str]
+_RemedyAndReason = tuple[str, str]
 
 
 def sentence(explained: Explanation, now: datetime) -> str:
@@ -50,7 +50,7 @@ def _resources(part: Part) -> str:
     return " ".join(f"{kind}={amount}" for kind, amount in part.resources.items())
 
 
-def _on_any(explained: Explanation, now: datetime) -> _Advice:
+def _on_any(explained: Explanation, now: datetime) -> _RemedyAndReason:
     """Return advice for a request without candidates, on the part that runs out of providers first.
 
     If each part has providers, the advice is about the trees.
@@ -65,7 +65,7 @@ def _on_any(explained: Explanation, now: datetime) -> _Advice:
     return "request other trees or aggregates", "the requested ones do not have all resources"
 
 
-def _on_more(explained: Explanation, now: datetime) -> _Advice | None:
+def _on_more(explained: Explanation, now: datetime) -> _RemedyAndReason | None:
     """Return advice on a condition that excludes at least as many providers or trees as remain.
 
     Return None without one.
@@ -89,7 +89,7 @@ def _excluded_by_amounts(part: Part) -> int:
     return sum(before.count - after.count for before, after in stages if after.step in AMOUNTS)
 
 
-def _on_part(part: Part, now: datetime) -> _Advice:
+def _on_part(part: Part, now: datetime) -> _RemedyAndReason:
     if part.misses:
         return _remedies_of(part.misses[0], part.misses[0].all_reasons, now)
     classes = " and ".join(part.resources)
@@ -103,7 +103,7 @@ def _on_part(part: Part, now: datetime) -> _Advice:
     return f"publish a provider{f' with {classes}' if classes else ''}", "Placement has none"
 
 
-def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _Advice:
+def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _RemedyAndReason:
     before, after = next(pair for pair in pairwise(explained.trees) if pair[1].step is one.step)
     tree, request = f"the tree of {one.name} ({one.uuid})", explained.request
     if one.parts:
@@ -132,7 +132,9 @@ def _on_tree(explained: Explanation, one: TreeMiss, now: datetime) -> _Advice:
     return advice
 
 
-def _remedies_of(one: Miss | TreeMiss, reasons: Collection[Reason], now: datetime) -> _Advice:
+def _remedies_of(
+    one: Miss | TreeMiss, reasons: Collection[Reason], now: datetime
+) -> _RemedyAndReason:
     # The remedy for a reservation has two verbs: it is the last.
     reasons = sorted(reasons, key=lambda reason: isinstance(reason, Held))
     remedies = dict.fromkeys(map(exclusion_reasons.remedy, reasons))

@@ -108,8 +108,8 @@ def _enter(
 ) -> DeviceJob:
     """Store and return the new job, which replaces the finished job of this provider.
 
-    ``wanted`` has the job's image, function and trait. Raise JobRefused if another job of the
-    device is in progress or unresolved.
+    ``scope`` has the uuids of the device's providers, ``wanted`` the image, function and trait of
+    the job. Raise JobRefused if another job of the device is in progress or unresolved.
     """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)

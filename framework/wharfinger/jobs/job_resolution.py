@@ -109,7 +109,7 @@ def _note_held(
     job: DeviceJob,
     trait: str | None,
 ) -> None:
-    """Set the function trait of all providers of a device, and note it in the job."""
+    """Set or remove (None) the function trait of a device's providers, and note it in the job."""
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
         if not reservations.is_published(one):
