@@ -1,4 +1,4 @@
-"""Write the plans of trees to Placement."""
+"""Write the plans of trees to Placement, and their rows to the database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -61,7 +61,7 @@ _Value = TypeVar("_Value")
 
 
 class Writer:
-    """Writes the plans of trees to Placement, and their records to the database.
+    """Writes the plans of trees to Placement, and their rows to the database.
 
     No provider is written later than ``valid_for`` after its intent. With ``reports_service``,
     storing intents also reports the service of this host as up.

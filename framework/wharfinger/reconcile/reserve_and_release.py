@@ -1,4 +1,4 @@
-"""Reserve and release providers for operators, jobs and releases of consumers.
+"""Reserve and release providers for operators, jobs, released or lost allocations, detachment.
 
 A reservation is stored before the provider is fully reserved in Placement, and deleted after the
 ``reserved`` figures are restored. After a crash, the next cycle completes the work.
