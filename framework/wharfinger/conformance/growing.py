@@ -18,9 +18,9 @@ _LONGEST: Final = 12.0
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
     """Let the harness grow to 8, 16, 32, ... things, at last to ``most``; yield each number.
 
-    End early if the harness cannot make more things, or after a number that took more than
-    ``cheap`` seconds (below ``least``: 12 s). Raise NotShown if the harness cannot make ``least``
-    things.
+    End early if the harness cannot make more things, or if the growth to a number and the caller's
+    work with it took more than ``cheap`` seconds (below ``least``: 12 s). Raise NotShown if the
+    harness cannot make ``least`` things.
     """
     size = _FIRST
     while size < 2 * most:

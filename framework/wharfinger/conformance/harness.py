@@ -45,9 +45,9 @@ class OldLayout:
     inventories: Mapping[str, Inventory]
     #: The allocated amounts of the root, by the uuid of the consumer and by class.
     allocations: Mapping[str, Mapping[str, int]]
-    #: The amounts that each consumer uses of each thing: by consumer, by thing, and by class. After
-    #: the reshape they have to be its allocations of the thing's provider. Without them it is
-    #: unproven whether the driver moves allocations to the right things.
+    #: By consumer, by thing, and by class. After the reshape, these amounts have to be the
+    #: consumer's allocations of the thing's provider. Without them it is unproven whether the
+    #: driver moves allocations to the right things.
     uses: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
 
 

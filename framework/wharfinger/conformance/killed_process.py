@@ -158,11 +158,14 @@ class Elsewhere:
 
 
 class _Writes:
-    """Counts the files that calls to the driver open to write; kills the process at file ``at``."""
+    """Counts the writes of files by calls to the driver; kills the process at write ``at``.
+
+    A write is a file that is opened to write it, or a change of a directory.
+    """
 
     def __init__(self) -> None:
         self.count = 0
-        #: The index of the file at which the process kills itself; None for no kill.
+        #: The index of the write at which the process kills itself; None for no kill.
         self.at: int | None = None
         self._depth = 0
         sys.addaudithook(self._hear)
