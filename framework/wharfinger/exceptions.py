@@ -218,7 +218,7 @@ class BackendError(DriverError):
     """A backend does not answer, or its answer may be incomplete. Drivers raise this error.
 
     The framework also raises it if a driver's method raises another exception or returns a wrong
-    type.
+    type, and reports each problem of ``get_problems`` as one.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
