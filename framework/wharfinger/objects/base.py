@@ -1,4 +1,4 @@
-"""Base classes of versioned objects, with the methods and primitives of oslo.versionedobjects."""
+"""Base classes of versioned objects, modelled on oslo.versionedobjects."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One version of an object: a text about the change, and the fields that it added."""
+    """A version of an object: a text about the change, and the fields that it added."""
 
     version: str
     brought: str
@@ -30,11 +30,7 @@ class IndirectionAPI(Protocol):
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object in the process that has the database open.
-
-        Return the new values of the fields that the method has changed, and its result. The values
-        also have ``obj_what_changed``: the names of the fields that count as changed afterwards.
-        """
+        """Call a method of an object remotely; return the changed values and the result."""
 
     def object_class_action_versions(  # noqa: PLR0917 - as it is called
         self,
@@ -45,23 +41,15 @@ class IndirectionAPI(Protocol):
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a class method in the process that has the database open; return its result.
-
-        ``object_versions`` has the versions of the objects in the result, by class name.
-        """
+        """Call a class method remotely; return the result with objects of these versions."""
 
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return the object of the primitive ``objinst``, converted to ``object_versions``.
-
-        These are earlier versions that the caller knows, by class name.
-        """
+        """Convert a primitive remotely to versions that the caller knows; return the object."""
 
 
 class _Attribute:
-    """Descriptor of a field: it checks new values, and raises FieldUnset if the field is unset."""
-
     def __init__(self, name: str, field: Field[Any]) -> None:
         self._name: Final = name
         self._field: Final = field
@@ -85,10 +73,10 @@ class _Attribute:
 
 
 class WharfingerObject:
-    """Base class of a versioned object; reading an unset field raises FieldUnset.
+    """Base class of versioned objects; reading an unset field raises FieldUnset.
 
-    ``HISTORY`` lists the changes of each version, oldest first. ``obj_relationships`` has, by name
-    of a field with objects, pairs of a version of this class and a version of the objects.
+    ``HISTORY`` has the versions, oldest first. ``obj_relationships`` has, by field, pairs of a
+    version of this class and the version of the contained objects.
     """
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
@@ -156,30 +144,24 @@ class WharfingerObject:
         return deepcopy(self)
 
     def obj_attr_is_set(self, attrname: str) -> bool:
-        """Return whether a field has a value; raises AttributeError if there is no such field."""
+        """Return whether a field has a value; raises AttributeError for an unknown field."""
         if attrname not in self.fields:
             raise AttributeError(f"{self.obj_name()} has no field {shown(attrname)}")
         return attrname in self._values
 
     def known(self, name: str) -> Any:
-        """Return the value of a field, or None if it is unset or cannot be read."""
+        """Return the value of a field, None if it is unset."""
         return self._values.get(name)
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set the fields with these names, if they are unset, to copies of their defaults.
-
-        Without names, set all unset fields that have a default.
-        """
+        """Set unset fields to their defaults; without names, all that have a default."""
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:
                 setattr(self, name, deepcopy(self.fields[name].default))
 
     def obj_what_changed(self) -> set[str]:
-        """Return the names of changed fields.
-
-        A field that contains a changed object counts, too.
-        """
+        """Return the names of changed fields, including fields with changed objects."""
         return self._changed_fields | {
             name
             for name, value in self._values.items()
@@ -187,10 +169,7 @@ class WharfingerObject:
         }
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Mark the named fields as unchanged, by default all fields.
-
-        With ``recursive``, also mark the fields of objects in these fields.
-        """
+        """Mark fields as unchanged, by default all."""
         names = self.fields.keys() if fields is None else fields
         if recursive:
             for name in self.obj_what_changed() & set(names) & self._values.keys():
@@ -204,7 +183,7 @@ class WharfingerObject:
         target_version: str,
         version_manifest: Mapping[str, str] | None = None,
     ) -> None:
-        """Convert the data of a primitive of this object to an earlier version, in place.
+        """Convert data of a primitive to an earlier version, in place.
 
         ``version_manifest`` has the versions of contained objects, by class name.
         """
@@ -255,8 +234,7 @@ class WharfingerObject:
     ) -> dict[str, Any]:
         """Return the object as a primitive, by default in its own version.
 
-        ``version_manifest`` has the versions of contained objects, by class name. Raises
-        InvalidObject for a later ``target_version``.
+        Raises InvalidObject for a later ``target_version``.
         """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
@@ -288,11 +266,7 @@ class WharfingerObject:
 
     @classmethod
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
-        """Return the object that a primitive describes.
-
-        Raises InvalidObject for an invalid primitive, and IncompatibleVersion for an unknown
-        version.
-        """
+        """Return the object of a primitive; raises InvalidObject, IncompatibleVersion."""
         try:
             name = primitive[cls._obj_primitive_key("name")]
             version = primitive[cls._obj_primitive_key("version")]
@@ -309,10 +283,7 @@ class WharfingerObject:
 
     @classmethod
     def obj_class_from_name(cls, objname: str, objver: str) -> "type[WharfingerObject]":
-        """Return the class of objects with this name.
-
-        Raises InvalidObject for an unknown name, and IncompatibleVersion for an unknown version.
-        """
+        """Return the class with this name; raises InvalidObject, IncompatibleVersion."""
         if objname not in REGISTERED:
             raise _unknown(f"{objname} {objver}")
         kind = REGISTERED[objname]
@@ -370,7 +341,7 @@ _One = TypeVar("_One", bound=WharfingerObject)
 class ObjectList(WharfingerObject, Sequence[_One]):
     """A versioned object that is a list of other objects.
 
-    ``child_versions`` has the version of the listed objects for each version of the list.
+    ``child_versions`` has the version of the objects for each version of the list.
     """
 
     objects: list[_One]
@@ -403,7 +374,7 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         return part
 
     def obj_what_changed(self) -> set[str]:
-        """Return the names of changed fields; ``objects`` has changed if a listed object has."""
+        """Return the names of changed fields, with ``objects`` if a listed object has changed."""
         changed = any(one.obj_what_changed() for one in self.objects)
         return self._changed_fields | ({"objects"} if changed else set())
 
@@ -413,7 +384,7 @@ class ObjectList(WharfingerObject, Sequence[_One]):
         target_version: str,
         version_manifest: Mapping[str, str] | None = None,
     ) -> None:
-        """Convert the data of the list's primitive to an earlier version of this list, in place."""
+        """Convert data of a primitive to an earlier version of the list, in place."""
         pairs = self.child_versions.items()
         self._convert_contained(primitive, target_version, "objects", pairs, version_manifest)
 
@@ -424,7 +395,7 @@ _Result = TypeVar("_Result")
 
 
 def register(kind: _Kind) -> _Kind:
-    """Register a class of objects under its name, and return it."""
+    """Register and return a class of objects."""
     REGISTERED[kind.obj_name()] = kind
     return kind
 
@@ -432,7 +403,7 @@ def register(kind: _Kind) -> _Kind:
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
     """Decorate a method so that it runs in the process that has the database open.
 
-    For a class method, put ``@classmethod`` above it; its first argument is the context.
+    For a class method, put ``@classmethod`` above this decorator.
     """
 
     @functools.wraps(method)
@@ -446,10 +417,7 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the newest known version of a class and of all classes in its fields, by name.
-
-    ``versions`` is for the recursive calls only.
-    """
+    """Return our versions of a class of objects and of all contained classes, by name."""
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION
@@ -491,11 +459,7 @@ def _call_object(method: Callable[..., Any], one: Any, args: Any, kwargs: Any) -
 
 
 def _contained_version(target_version: str, pairs: Iterable[tuple[str, str]]) -> str | None:
-    """Return the version that objects get in ``target_version`` of their container.
-
-    ``pairs`` are versions of the container and of the objects, oldest first. Return None if all of
-    them are older: the objects keep their version. Raises LookupError if all are newer.
-    """
+    # None: the objects keep their version. LookupError: their field is newer than this version.
     convert = versionutils.convert_version_to_tuple
     before = None
     for whole, part in pairs:

@@ -19,20 +19,19 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class ComputeNode(KeptObject):
     """A host or a bare metal machine, as one driver instance reports it.
 
-    - ``uuid``: the uuid of its root provider, by default derived from the name.
-    - ``host``: the service host that publishes it.
-    - ``hypervisor_hostname``: its name, and that of its root provider.
-    - ``driver_instance``: the driver instance that reports it.
+    - ``uuid``: the uuid of the root provider.
+    - ``host``: the service host that publishes the node.
+    - ``hypervisor_hostname``: the name of the node and of its root provider.
+    - ``driver_instance``: the driver instance that reports the node.
     - ``owner``: the owner trait of that driver instance.
     - ``vcpus``: host CPUs; ``memory_mb``: MiB of memory; ``local_gb``: GiB of disk.
-    - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts that the flavors of the
-      node's instances use.
+    - ``vcpus_used``, ``memory_mb_used``, ``local_gb_used``: the amounts in the flavors of the
+      node's instances.
     - ``cpu_allocation_ratio``, ``ram_allocation_ratio``, ``disk_allocation_ratio``: the allocation
-      ratios of these amounts.
-    - ``pci_stats``: the numbers of PCI devices by kind, None if the driver does not report them.
-    - ``capabilities``: the names of the driver's capabilities, with True for supported ones.
-    - ``last_seen``: when the driver first stopped listing the node, in UTC; None while it is
-      listed.
+      ratios.
+    - ``pci_stats``: the PCI devices, None if the driver does not report them.
+    - ``capabilities``: the driver's capabilities by name, True if supported.
+    - ``last_seen``: since when the driver does not list the node, in UTC; None while listed.
     - ``revision``: see KeptObject.
     """
 
@@ -79,12 +78,12 @@ class ComputeNode(KeptObject):
     @classmethod
     @base.remotable
     def get_by_uuid(cls, context: Context, uuid: str) -> Self:
-        """Return the node with a uuid; raises ObjectNotFound."""
+        """Return the node with this uuid; raises ObjectNotFound."""
         return cls._get(context, uuid=uuid)
 
     @property
     def is_renamed(self) -> bool:
-        """Return whether the name has changed since the node was read or saved."""
+        """Return whether the node has a name that is not saved yet."""
         return "hypervisor_hostname" in self.obj_what_changed()
 
 
@@ -116,10 +115,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def get_revisions(
         cls, context: Context, host: str | None, driver_instance: str
     ) -> dict[str, int]:
-        """Return the revisions of a driver instance's nodes on a host, by uuid of the node.
-
-        ``host`` None means all hosts.
-        """
+        """Return the revisions of a driver instance's nodes, by uuid; host None: on all hosts."""
         where = {} if host is None else {"host": host}
         return cls._revisions(context, driver_instance=driver_instance, **where)
 
@@ -128,10 +124,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Set ``last_seen`` of a driver instance's nodes on a host to now.
-
-        Only processes of older releases call this method. ``uuids`` None means all nodes.
-        """
+        """Set ``last_seen`` of nodes to now, for processes of older releases."""
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
             ComputeNode.TABLE,
@@ -143,10 +136,9 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
     @base.remotable
     def move_to(self, host: str, driver_instance: str) -> None:
-        """Assign the nodes to a driver instance on a service host.
+        """Move the nodes, their instances and moves in progress to a driver instance on a host.
 
-        Their instances, and their moves in progress, get the new host, too. Raises ConcurrentSave,
-        ObjectNotFound.
+        Raises ConcurrentSave and ObjectNotFound.
         """
         names: dict[str, list[str]] = {}
         for node in self.objects:
@@ -158,17 +150,16 @@ class ComputeNodeList(KeptList[ComputeNode]):
         self._save([one for before in names for one in following(before, host, names[before])])
 
 
-def following(old_host: str, new_host: str, nodes: Collection[str]) -> Iterator[Following]:
-    """Yield updates that store ``new_host`` in the instances and moves in progress of nodes.
-
-    ``nodes`` are the names of the nodes.
-    """
+def following(old_host: str, new_host: str, node_names: Collection[str]) -> Iterator[Following]:
+    """Yield the updates that give the instances and moves in progress of nodes a new host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
-    yield Following(Instance.TABLE, {"host": old_host, "node": nodes}, {"host": new_host, **saved})
+    yield Following(
+        Instance.TABLE, {"host": old_host, "node": node_names}, {"host": new_host, **saved}
+    )
     for end in ("source", "dest"):
         compute = f"{end}_compute"
         yield Following(
             Migration.TABLE,
-            {compute: old_host, f"{end}_node": nodes, "status": NotIn(OVER)},
+            {compute: old_host, f"{end}_node": node_names, "status": NotIn(OVER)},
             {compute: new_host, **saved},
         )

@@ -1,4 +1,4 @@
-"""Store what a cycle changed in records, nodes and reservations, in one transaction."""
+"""Changes of a reconcile cycle in the database, saved in one transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
@@ -31,16 +31,15 @@ class RecordBatch(WharfingerObject):
     - ``host``, ``driver_instance``: the service host and the driver instance of the records.
     - ``records``: the provider records to write.
     - ``forgotten``: the revisions of the records to delete, by provider uuid.
-    - ``our_nodes``: uuids of nodes; saving fails if one no longer belongs to the driver instance.
-    - ``new_nodes``, ``changed_nodes``: the nodes to create, and to save. The instances and moves in
-      progress on a renamed node get its new name.
-    - ``reserved_providers``: uuids of providers; saving fails if one has a reservation that is not
-      in ``known_reservations``.
-    - ``known_reservations``: the revisions of reservations, by uuid; saving fails if one differs.
+    - ``our_nodes``: the uuids of nodes that must still belong to the driver instance.
+    - ``new_nodes``, ``changed_nodes``: the nodes to create, and to save.
+    - ``reserved_providers``: the uuids of providers that must have no reservations except
+      ``known_reservations``.
+    - ``known_reservations``: the revisions that reservations must still have, by uuid.
     - ``reservation_providers``: the provider uuids of reservations, by uuid of the reservation.
     - ``new_reservations``, ``changed_reservations``: the reservations to create, and to save.
     - ``ended``: the revisions of the reservations to delete, by uuid.
-    - ``reports_service``: whether to store also that the service of the host is up.
+    - ``reports_service``: whether to store also that the host's service is up.
     """
 
     HISTORY = (
@@ -88,10 +87,9 @@ class RecordBatch(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Write all changes in one transaction; if a row has changed since it was read, write none.
+        """Write all changes, or none if another process has changed a row.
 
-        Raises ConcurrentSave; its ``keys`` are the uuids of the changed nodes and providers. Raises
-        ObjectExists if a holder reserves a provider twice.
+        Raises ObjectExists, and ConcurrentSave with the uuids of stale nodes and providers.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))
@@ -117,12 +115,12 @@ class RecordBatch(WharfingerObject):
         if stale:
             raise ConcurrentSave(kind="node or provider", keys=sorted(stale))
         self._refuse_second_reservation(reservations)
-        names = self._new_names(nodes)
+        names = self._new_names_by_old(nodes)
         self._write_nodes(nodes)
         self._write_records(records)
         self._write_reservations(reservations)
         if names:
-            self._rename_followers(names, *followers)
+            self._rename_in_instances_and_moves(names, *followers)
         return records.has("revision")
 
     @property
@@ -198,17 +196,15 @@ class RecordBatch(WharfingerObject):
         reservations.update(Reservation.KEY, changed)
         reservations.insert(_new_rows(self.new_reservations))
 
-    def _new_names(self, nodes: Rows) -> dict[str, str]:
-        """Return the new names of the nodes to rename, by their old names."""
+    def _new_names_by_old(self, nodes: Rows) -> dict[str, str]:
         field = "hypervisor_hostname"
         new = {one.key: one.hypervisor_hostname for one in self.changed_nodes if one.is_renamed}
         held = nodes.hold(ComputeNode.KEY, new, {}, [field])
         return {held[key][field]: name for key, name in new.items() if held[key][field] != name}
 
-    def _rename_followers(
+    def _rename_in_instances_and_moves(
         self, names: Mapping[str, str], instances: Rows, migrations: Rows
     ) -> None:
-        """Store the new names of nodes in their instances and moves in progress."""
         saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
         in_progress = {"status": NotIn(OVER)}
         for rows, host, node, condition in (

@@ -12,9 +12,9 @@ from wharfinger.exceptions import StateError
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The context of remotable methods: it has the database that they use.
+    """The context of remotable methods.
 
-    ``database`` is None in a process that has not opened the database.
+    ``database`` is None if this process has not opened the database.
     """
 
     database: Database | None = None
@@ -39,7 +39,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """State of a database: its schema version, and its missing columns by table.
+    """Schema version of a database, and its missing columns by table.
 
     ``name`` is the path or URL, without password.
     """
@@ -50,7 +50,7 @@ class Condition:
 
     @property
     def lacks(self) -> dict[str, str]:
-        """Return a text for each table that lacks columns or is missing, by table."""
+        """Return, by table, a text about each table that is missing or incomplete."""
         return {
             # All our tables have a column id. Without it, the table is missing, or another
             # program's.
@@ -62,27 +62,24 @@ class Condition:
 
 
 def connect(conf: Options) -> Context:
-    """Return a context with the configured database; raises ConfigurationError, StateError.
+    """Open the configured database; raises ConfigurationError, StateError.
 
-    The SQLite file, which is the default, is created or upgraded if needed.
+    The default SQLite file is created or upgraded if needed.
     """
     managed = DatabaseSection.read(conf).connection is None
     return Context(_database(conf, managed=managed))
 
 
 def local(directory: Path, host: str) -> Context:
-    """Return a context with the SQLite file in a state directory; raises StateError.
+    """Open the SQLite file in a state directory, created or upgraded if needed.
 
-    The file is created or upgraded if needed. ``host`` is the name of the service host.
+    Raises StateError.
     """
     return Context(Database(_url(directory), directory=directory, host=host, managed=True))
 
 
 def look(conf: Options) -> Condition:
-    """Return the condition of the configured database, without changing it.
-
-    Raises ConfigurationError, StateError.
-    """
+    """Inspect the configured database; raises ConfigurationError, StateError."""
     database = _database(conf, managed=False, look_only=True)
     try:
         return Condition(database.name, database.schema(), database.missing())
@@ -91,7 +88,7 @@ def look(conf: Options) -> Condition:
 
 
 def upgrade(conf: Options) -> Condition:
-    """Upgrade the configured database to the newest schema; return its former condition.
+    """Upgrade the configured database; return its former condition.
 
     Raises ConfigurationError, StateError.
     """

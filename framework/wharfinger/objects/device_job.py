@@ -10,33 +10,30 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: The holder of the reservation that a device has during a programming job.
 HOLDER: Final = "programming"
-#: The states of a job in progress, or whose outcome is unknown: the device is reserved.
+#: States of a job in progress, or whose outcome is unknown.
 UNFINISHED: Final = ("reserving", "waiting", "programming", "unknown")
-#: The final states. ``programmed``: the device has the image. ``failed``: the device is unchanged.
+#: ``programmed``: the device has the image. ``failed``: the device is unchanged.
 FINISHED: Final = ("programmed", "failed")
 
 
 @register
 class DeviceJob(KeptObject):
-    """The last programming job of a device; each device has at most one.
-
-    During an unfinished job, the device is reserved.
+    """The last programming job of a device; the device is reserved until the job is finished.
 
     - ``provider_uuid``: the device's resource provider.
     - ``provider_name``: the provider's name when the job started.
-    - ``siblings``: the uuids of the other providers of the same device.
-    - ``driver_instance``: the driver instance that publishes and programs the device.
-    - ``host``, ``process_id``: the service host and the process id of the job's process.
+    - ``siblings``: the uuids of the device's other providers.
+    - ``driver_instance``: the driver instance that programs the device.
+    - ``host``, ``process_id``: the service host and the id of the job's process.
     - ``image``: the uuid of the image.
-    - ``function``: the requested function of the image; None if none was given.
+    - ``function``: the requested function of the image, None without one.
     - ``state``: one of UNFINISHED or FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
     - ``held_since``: when a job last programmed the device, in UTC; None if none did.
     - ``held_trait``: the trait of the device's function since ``held_since``; None if unknown.
-    - ``stale_traits``: function traits from before ``held_since``; a report of one of them is
-      outdated.
-    - ``former_traits``: the function traits of the device's providers when this job started.
-    - ``problem``: the error, for the operator; None without an error.
+    - ``stale_traits``: function traits from before ``held_since``.
+    - ``former_traits``: the device's function traits when this job started.
+    - ``problem``: the error, None without one.
     - ``started_at``: when the job started, in UTC.
     - ``seen_at``: when its process last reported, in UTC.
     - ``revision``: see KeptObject.
@@ -94,14 +91,11 @@ class DeviceJob(KeptObject):
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether the job is in progress, or waits for a decision of the operator."""
+        """Return whether the job is in progress, or its outcome is unknown."""
         return self.state in UNFINISHED
 
     def note_held(self, trait: str | None) -> None:
-        """Mark the job as programmed, without saving it: the device has its image now.
-
-        ``trait`` is the trait of the image's function, None if unknown.
-        """
+        """Note, without saving the job, that the device has the image now."""
         self.state = "programmed"
         self.trait = self.held_trait = trait
         self.held_since = field_types.now()

@@ -1,4 +1,4 @@
-"""Base class of the fields of versioned objects, and fields for lists, dicts and objects."""
+"""The base class of fields of versioned objects, and fields for collections and objects."""
 
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
@@ -14,20 +14,14 @@ class UnspecifiedDefault:
 
 
 class Field(Generic[T]):
-    """A field with values of type T, and None if it is ``nullable``.
-
-    In a field that is not nullable, the default replaces None.
-    """
+    """A field with values of type T, and with None if ``nullable``."""
 
     def __init__(self, *, nullable: bool = False, default: Any = UnspecifiedDefault) -> None:
         self.nullable: Final = nullable
         self.default: Final = None if nullable and default is UnspecifiedDefault else default
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return the value as this field stores it; raises ValueError if the field refuses it.
-
-        ``obj`` is the object that gets the value. ``attr`` is the field's name for messages.
-        """
+        """Return the value as this field stores it; raises ValueError for an invalid one."""
         if value is not None:
             return self._coerce(obj, attr, value)
         if self.nullable:
@@ -41,9 +35,9 @@ class Field(Generic[T]):
         return None if value is None else self._to_primitive(value)
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        """Convert JSON data to a value of the field, which the caller then checks with ``coerce``.
+        """Convert JSON data to a value of the field, not checked yet.
 
-        Raises ValueError, or for objects InvalidObject, IncompatibleVersion.
+        Raises ValueError, InvalidObject and IncompatibleVersion.
         """
         if value is not None:
             return self._from_primitive(obj, attr, value)
@@ -62,7 +56,7 @@ class Field(Generic[T]):
 
 
 class CheckedList(list[T]):
-    """A list that checks each new element with a function, which raises ValueError to refuse it."""
+    """A list that checks each new element, and raises ValueError for an invalid one."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -74,7 +68,7 @@ class CheckedList(list[T]):
         super().append(self._check(str(len(self)), value))
 
     def extend(self, values: Iterable[Any]) -> None:
-        """Check and append all elements, or none if one is refused."""
+        """Append all elements, or none if one is invalid."""
         super().extend(self._checked(values, len(self)))
 
     def insert(self, index: SupportsIndex, value: Any) -> None:
@@ -100,7 +94,7 @@ class CheckedList(list[T]):
 
 
 class CheckedDict(dict[str, T]):
-    """A dict with text keys that checks each new value as CheckedList does."""
+    """A dict that checks each new item, and raises ValueError for an invalid one."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
         super().__init__()
@@ -111,12 +105,12 @@ class CheckedDict(dict[str, T]):
         super().__setitem__(key, self._check(key, value))
 
     def update(self, *others: Any, **values: Any) -> None:
-        """Check and add all values, or none if one is refused."""
+        """Set all items, or none if one is invalid."""
         new = dict(*others, **values)
         super().update({key: self._check(key, value) for key, value in new.items()})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key; a missing key is added with the default first."""
+        """Return the value of a key, after adding a missing key with the default."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -130,7 +124,7 @@ class CheckedDict(dict[str, T]):
 
 
 class List(Field[list[T]]):
-    """A field for a CheckedList; the field ``element`` checks each element."""
+    """A field for a list whose elements another field checks."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -151,7 +145,7 @@ class List(Field[list[T]]):
 
 
 class Dict(Field[dict[str, T]]):
-    """A field for a CheckedDict; the field ``element`` checks each value."""
+    """A field for a dict whose values another field checks."""
 
     def __init__(self, element: Field[T], **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -175,7 +169,7 @@ class Dict(Field[dict[str, T]]):
 
 
 class ObjectField(Field[Any]):
-    """A field for a versioned object of the class with this name."""
+    """A field for an object of the named class."""
 
     def __init__(self, objname: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -195,7 +189,7 @@ class ObjectField(Field[Any]):
 
 
 class ListOfObjectsField(List[Any]):
-    """A field for a list of versioned objects of the class with this name."""
+    """A field for a list of objects of the named class."""
 
     def __init__(self, objname: str, **kwargs: Any) -> None:
         super().__init__(ObjectField(objname), **kwargs)

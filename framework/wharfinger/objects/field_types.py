@@ -1,4 +1,4 @@
-"""Fields of versioned objects for single values, and functions that create such fields."""
+"""Fields of versioned objects for single values, and functions that create fields."""
 
 import math
 import uuid as uuids
@@ -27,7 +27,7 @@ class Text(Field[str]):
 
 
 class ColumnText(Text):
-    """A field for text without null characters and surrogates; ``longest`` None: of any length."""
+    """A field for text without null characters and surrogates."""
 
     def __init__(self, longest: int | None = None, shortest: int = 0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -45,7 +45,7 @@ class ColumnText(Text):
 
 
 class Identifier(Field[str]):
-    """A field for a uuid; it stores any common form as text with dashes."""
+    """A field for a uuid, stored as text with dashes."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> str:
         try:
@@ -77,7 +77,7 @@ class Count(Field[int]):
 
 
 class Ratio(Field[float]):
-    """A field for a finite number of at least 0; it stores whole numbers as float."""
+    """A field for a finite number of at least 0, stored as float."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -92,7 +92,7 @@ class Ratio(Field[float]):
 
 
 class Flag(Field[bool]):
-    """A field for True or False; it also accepts 0 and 1, as databases return them."""
+    """A field for True or False; it also accepts 0 and 1."""
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> bool:
         if value not in (True, False):
@@ -101,9 +101,9 @@ class Flag(Field[bool]):
 
 
 class Moment(Field[datetime]):
-    """A field for a time; it stores UTC in whole seconds.
+    """A field for a time, stored in UTC and whole seconds.
 
-    It also accepts texts in ISO 8601. A time without a time zone counts as UTC.
+    A time without a time zone counts as UTC.
     """
 
     def _coerce(self, _obj: Any, attr: str, value: Any) -> datetime:
@@ -127,12 +127,12 @@ class Moment(Field[datetime]):
 
 
 def now() -> datetime:
-    """Return the present time in UTC, in whole seconds."""
+    """Return the time in UTC, in whole seconds."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
 def text(longest: int | None = None, **kwargs: Any) -> Field[str]:
-    """Return a field for text of at most ``longest`` characters; None: of any length."""
+    """Return a field for text, by default of any length."""
     return ColumnText(longest, **kwargs)
 
 
@@ -162,7 +162,7 @@ def flag(**kwargs: Any) -> Field[bool]:
 
 
 def moment(**kwargs: Any) -> Field[datetime]:
-    """Return a field for a time in UTC, in whole seconds."""
+    """Return a field for a time."""
     return Moment(**kwargs)
 
 
@@ -177,12 +177,12 @@ def texts(**kwargs: Any) -> Field[list[str]]:
 
 
 def counts_by_name(**kwargs: Any) -> Field[dict[str, int]]:
-    """Return a field for a dict from names to whole numbers from 0 to MAX_COUNT."""
+    """Return a field for a dict from names to counts."""
     return Dict(Count(), **kwargs)
 
 
 def amounts_by_provider(**kwargs: Any) -> Field[dict[str, dict[str, int]]]:
-    """Return a field for a dict from provider uuids to dicts of amounts by resource class."""
+    """Return a field for amounts by provider uuid and resource class."""
     return Dict(Dict(Count()), **kwargs)
 
 

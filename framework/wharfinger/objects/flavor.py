@@ -12,15 +12,15 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 class Flavor(KeptObject):
     """The resources and properties that a user requests for an instance.
 
-    - ``flavorid``: its id, which the operator may choose.
-    - ``name``: its name.
+    - ``flavorid``: the id, which the operator may choose.
+    - ``name``: the flavor's name.
     - ``vcpus``: CPUs; ``memory_mb``: MiB of memory.
     - ``root_gb``, ``ephemeral_gb``: GiB of disk; ``swap``: MiB of swap.
-    - ``rxtx_factor``: its factor of the network bandwidth, as in nova.
-    - ``disabled``: whether new instances cannot use it.
-    - ``is_public``: whether all projects may use it.
+    - ``rxtx_factor``: the factor of the network bandwidth, as in nova.
+    - ``disabled``: whether new instances cannot use the flavor.
+    - ``is_public``: whether all projects may use the flavor.
     - ``description``: a text for users, None without one.
-    - ``extra_specs``: further requests by key, such as ``resources:VGPU`` or ``trait:CUSTOM_FAST``.
+    - ``extra_specs``: further requests by key, such as ``resources:VGPU``.
     - ``revision``: see KeptObject.
     """
 
@@ -67,7 +67,7 @@ class Flavor(KeptObject):
         return cls._get(context, name=name)
 
     def is_same_as(self, other: Self) -> bool:
-        """Return whether another flavor has the same values, apart from the revision."""
+        """Return whether two flavors have the same values, apart from the revision."""
         return self._content() == other._content()
 
     def _content(self) -> dict[str, Any]:

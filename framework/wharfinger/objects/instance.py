@@ -9,7 +9,7 @@ from wharfinger.objects.database_context import Context
 from wharfinger.objects.flavor import Flavor
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The operations on an instance that take several steps, and can be interrupted between them.
+#: Operations on an instance that can be interrupted between their steps.
 TASK_STATES: Final = ("claiming", "releasing")
 
 
@@ -17,15 +17,15 @@ TASK_STATES: Final = ("claiming", "releasing")
 class Instance(KeptObject):
     """A server, or another consumer of a flavor's resources.
 
-    - ``uuid``: its uuid, and that of its consumer in Placement.
-    - ``project_id``, ``user_id``: the project and user that own it.
-    - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of its node; None while
-      it is on no node.
-    - ``flavor``: its flavor, as it was when the instance was created or last resized.
+    - ``uuid``: the uuid of the instance and of its consumer in Placement.
+    - ``project_id``, ``user_id``: the owning project and user.
+    - ``host``, ``node``: the service host and the ``hypervisor_hostname`` of the node; None while
+      on no node.
+    - ``flavor``: the flavor, as it was at the instance's creation or last resize.
     - ``task_state``: the operation in progress, one of TASK_STATES; None without one.
-    - ``updated_at``: when it was created or last saved, in UTC; None if unknown.
-    - ``claimed_allocations``: its last known allocations in Placement: amounts by provider uuid and
-      resource class. None if unknown.
+    - ``updated_at``: when the instance was created or last saved, in UTC; None if unknown.
+    - ``claimed_allocations``: the last known allocations: amounts by provider uuid and resource
+      class. None if unknown.
     - ``revision``: see KeptObject.
     """
 

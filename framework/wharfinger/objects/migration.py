@@ -18,10 +18,7 @@ from wharfinger.objects.persistence import KeptList, KeptObject, object_errors
 MIGRATION_TYPES: Final = ("resize", "migration", "live-migration", "evacuation")
 
 #: nova's statuses of a move, each with its possible next statuses. A final status has no next one.
-#: Unlike in nova, a move whose revert fails returns to finished. A resize or cold migration goes
-#: from accepted through migrating to finished, and waits there until it is confirmed or reverted. A
-#: live migration goes from queued through running to completed, an evacuation from accepted to
-#: done.
+#: Unlike in nova, a move whose revert fails returns to finished.
 MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "accepted": frozenset({"queued", "preparing", "pre-migrating", "done", "failed", "error"}),
@@ -46,7 +43,7 @@ MIGRATION_STATUSES: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
 #: The statuses that are not final: the move holds resources on both nodes.
 IN_PROGRESS: Final = tuple(status for status, after in MIGRATION_STATUSES.items() if after)
 _ENDS: Final = ("source_compute", "dest_compute")
-#: The final statuses. An unknown status, perhaps of a later version, counts as in progress.
+#: The final statuses. An unknown status counts as in progress.
 OVER: Final = tuple(MIGRATION_STATUSES.keys() - set(IN_PROGRESS))
 
 
@@ -68,21 +65,18 @@ class _Status(field_types.Word):
 
 @register
 class Migration(KeptObject):
-    """A move of an instance; while it is in progress, it holds the resources of its source.
+    """A move of an instance; in progress, it holds the resources of the source.
 
-    ``create`` raises ObjectExists if another move of the instance is in progress.
-
-    - ``uuid``: its uuid, and that of the consumer of the source's allocation.
+    - ``uuid``: the uuid of the move and of the consumer that holds the source's allocation.
     - ``instance_uuid``: the instance that moves.
     - ``migration_type``: one of MIGRATION_TYPES.
-    - ``status``: one of MIGRATION_STATUSES; setting a status that cannot follow the present one
-      raises ValueError.
+    - ``status``: one of MIGRATION_STATUSES; an impossible next status raises ValueError.
     - ``source_compute``, ``source_node``: the service host and the ``hypervisor_hostname`` of the
       source.
-    - ``dest_compute``, ``dest_node``: those of the destination, None while it is unknown.
+    - ``dest_compute``, ``dest_node``: those of the destination, None while unknown.
     - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
-    - ``created_at``: when it was created, in UTC.
-    - ``updated_at``: when it was last saved after its creation, in UTC; None if never.
+    - ``created_at``: when the move was created, in UTC.
+    - ``updated_at``: when the move was last saved after its creation, in UTC; None if never.
     - ``revision``: see KeptObject.
     """
 
@@ -130,10 +124,9 @@ class Migration(KeptObject):
 
     @base.remotable
     def create(self) -> None:
-        """Add the move to the database; raises FieldUnset.
+        """Add the move to the database; raises FieldUnset, ObjectExists and ConcurrentSave.
 
-        Raises ObjectExists if it exists already or another move of the instance is in progress, and
-        ConcurrentSave if the instance is no longer at the source of the move.
+        An instance has at most one move in progress.
         """
         with object_errors(type(self), [self]):
             self._context.db.write((Instance.TABLE, self.TABLE), self._add)
@@ -152,7 +145,7 @@ class Migration(KeptObject):
     def _add(self, instances: Rows, migrations: Rows) -> None:
         row = self._new_row()
         if self.is_in_progress:
-            self._hold_instance(instances)
+            self._lock_instance_at_source(instances)
             # The database itself refuses the same uuid.
             others = {"instance_uuid": self.instance_uuid, "uuid": NotIn([self.uuid])}
             if migrations.select({**others, "status": NotIn(OVER)}):
@@ -161,8 +154,7 @@ class Migration(KeptObject):
                 )
         migrations.insert([row])
 
-    def _hold_instance(self, instances: Rows) -> None:
-        """Lock the row of the instance; raise ConcurrentSave if it has left the move's source."""
+    def _lock_instance_at_source(self, instances: Rows) -> None:
         place = {"host": self.source_compute, "node": self.source_node}
         held = instances.hold(Instance.KEY, [self.instance_uuid], {}, list(place))
         for uuid, row in held.items():
@@ -201,7 +193,7 @@ class MigrationList(KeptList[Migration]):
 
 
 def rows_in_progress(migrations: Rows, host: str) -> list[dict[str, Any]]:
-    """Return the rows of the moves in progress from or to a service host, oldest first."""
+    """Return the rows of moves in progress from or to a service host, oldest first."""
     found = {
         row["id"]: row
         for end in _ENDS

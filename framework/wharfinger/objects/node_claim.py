@@ -21,8 +21,8 @@ _TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Inst
 class NodeClaim(WharfingerObject):
     """Changed instances and migrations, saved in one transaction.
 
-    - ``node``: the node that these objects name, None if it does not exist. No other process can
-      rename, move or delete it meanwhile. If another program publishes it, it has no revision.
+    - ``node``: the node that these objects name, None if it does not exist. The node has no
+      revision if another program publishes it.
     - ``instances``, ``migrations``: the objects to save.
     """
 
@@ -43,11 +43,7 @@ class NodeClaim(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Save all objects, or none.
-
-        Raises ConcurrentSave if another process has changed an object, or the host or name of the
-        node; ObjectNotFound if the node or an object no longer exists.
-        """
+        """Save all objects, or none; raises ConcurrentSave and ObjectNotFound."""
         self.obj_set_defaults()
         self._context.db.write(_TABLES, self._write)
         for one in (*self.instances, *self.migrations):
@@ -64,16 +60,12 @@ class NodeClaim(WharfingerObject):
             migrations.update(Migration.KEY, _changes(self.migrations))
 
     def _hold_node(self, node: ComputeNode, nodes: Rows, records: Rows) -> None:
-        """Lock the node's row, or for a node of another program the records of its root provider.
-
-        Raises ConcurrentSave, ObjectNotFound.
-        """
         place = {"host": node.host, "hypervisor_hostname": node.hypervisor_hostname}
         if "revision" in node:
             held = nodes.hold(ComputeNode.KEY, [node.uuid], {}, list(place))
             if node.uuid in held and not place.items() <= held[node.uuid].items():
                 raise ConcurrentSave(kind=ComputeNode.obj_name(), keys=[node.uuid])
-        else:
+        else:  # a node of another program has no row of its own
             overlaid = {"host": node.host, "mode": "overlay"}
             held = records.hold(ProviderRecord.KEY, [node.uuid], overlaid, [])
         if node.uuid not in held:

@@ -1,7 +1,4 @@
-"""Move nodes to another service host or driver instance, in one transaction.
-
-Their instances, moves in progress, provider records and programming jobs get the new one, too.
-"""
+"""Move nodes, with the rows that depend on them, to another host or driver instance."""
 
 import json
 from collections.abc import Iterator
@@ -32,11 +29,11 @@ class Takeover(WharfingerObject):
     """Nodes that a driver instance takes over, with their instances, moves and provider records.
 
     - ``host``, ``driver_instance``: the service host and the driver instance that take over.
-    - ``nodes``: the nodes of other hosts or driver instances.
-    - ``records``: the provider records that are taken over.
-    - ``superseded``: the driver instance's older records of the nodes' providers, to delete: their
-      revisions by provider uuid.
-    - ``down_hosts``: hosts that lose nodes; saving fails if one of their services is up.
+    - ``nodes``: the nodes to take over.
+    - ``records``: the provider records to take over.
+    - ``superseded``: the revisions of older records of the driver instance, which are deleted, by
+      provider uuid.
+    - ``down_hosts``: hosts whose services must be down.
     - ``down_time``: the seconds without a report after which a service counts as down.
     """
 
@@ -64,10 +61,9 @@ class Takeover(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Assign everything to the new driver instance in one transaction, or nothing.
+        """Assign all nodes and records to the new driver instance, or none.
 
-        Raises ConcurrentSave if a host of ``down_hosts`` is up, or if a node or record has changed;
-        its ``keys`` are the uuids of the affected nodes and providers.
+        Raises ConcurrentSave with the uuids of the affected nodes and providers.
         """
         self.obj_set_defaults()
         has_revisions = write_checked(self._context.db, _TABLES, self._write)
@@ -102,11 +98,6 @@ class Takeover(WharfingerObject):
         return {"host": self.host, "driver_instance": self.driver_instance}
 
     def _nodes_of_hosts_up(self, services: Rows) -> Iterator[str]:
-        """Find the hosts of ``down_hosts`` that are up; yield the uuids of their nodes.
-
-        For a host without nodes here, yield the uuids of all ``nodes``, and of the providers of all
-        ``records``.
-        """
         within = timedelta(seconds=self.down_time)
         held = services.hold("host", set(self.down_hosts), {"binary": AGENT_BINARY})
         for host, row in held.items():
@@ -158,7 +149,7 @@ class Takeover(WharfingerObject):
     def _following(self) -> list[Following]:
         names: dict[str, list[str]] = {}
         places = [(node.host, node.hypervisor_hostname) for node in self.nodes]
-        places += [(one.host, name) for one in self.records for name in _overlaid_node(one)]
+        places += [(one.host, name) for one in self.records for name in _name_of_overlaid_root(one)]
         for host, name in places:
             if host != self.host:
                 names.setdefault(host, []).append(name)
@@ -174,8 +165,7 @@ def _where(scope: tuple[str, str]) -> dict[str, Any]:
     return dict(zip(("host", "driver_instance"), scope, strict=True))
 
 
-def _overlaid_node(record: ProviderRecord) -> Iterator[str]:
-    """Yield the node's name if the record is of a root provider that another program publishes."""
+def _name_of_overlaid_root(record: ProviderRecord) -> Iterator[str]:
     if record.known("mode") == "overlay" and record.applied is not None:
         root = json.loads(record.applied)
         if root.get("parent_uuid") is None:

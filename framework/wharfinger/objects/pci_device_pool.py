@@ -10,9 +10,9 @@ from wharfinger.objects.base import WharfingerObject, register
 class PciDevice(WharfingerObject):
     """The PCI devices of one vendor, product and NUMA node on a host.
 
-    - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits, such as "10de".
-    - ``numa_node``: the host's NUMA node, None if the device has no affinity.
-    - ``count``: the number of these devices.
+    - ``vendor_id``, ``product_id``: four lower-case hexadecimal digits.
+    - ``numa_node``: the host's NUMA node, None without affinity.
+    - ``count``: the number of devices.
     """
 
     vendor_id: str

@@ -1,4 +1,4 @@
-"""Base classes of objects that are stored as rows of the database, and of their lists."""
+"""Base classes of objects stored in the database, and of lists of them."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class RowObject(WharfingerObject):
 
     @property
     def subject(self) -> str:
-        """Return the class name of the object, and its key if that is set, for messages."""
+        """Return a short description of the object for messages."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
 
@@ -61,10 +61,7 @@ class RowObject(WharfingerObject):
         return super().obj_what_changed() | edited
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Mark the named fields as unchanged, by default all fields.
-
-        With ``recursive``, also mark the fields of objects in these fields.
-        """
+        """Mark fields as unchanged, by default all."""
         super().obj_reset_changes(fields, recursive)
         names = self.fields if fields is None else fields
         self._documents = {**self._documents, **self._texts(names)}
@@ -87,7 +84,7 @@ class RowObject(WharfingerObject):
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, with the reasons why fields could not be read."""
+        """Return the object as a primitive, including why fields could not be read."""
         primitive = super().obj_to_primitive(target_version, version_manifest)
         if self._unread:
             primitive[self._obj_primitive_key("unread")] = dict(self._unread)
@@ -171,11 +168,10 @@ class RowObject(WharfingerObject):
 
 
 class KeptObject(RowObject):
-    """A stored object with methods that create, save and destroy it.
+    """A stored object that can be created, saved and destroyed.
 
-    ``UNIQUE`` describes the unique fields for messages. ``revision`` is 1 after ``create``, and
-    each ``save`` adds 1. All methods raise StateError if the database cannot be used, or
-    RemoteError if the process that has it open does not answer.
+    ``revision`` is 1 after ``create``, and each ``save`` of changes adds 1. The methods also raise
+    StateError and RemoteError.
     """
 
     UNIQUE: ClassVar[str] = "uuid"
@@ -187,7 +183,7 @@ class KeptObject(RowObject):
     def create(self) -> None:
         """Add the object to the database; raises ObjectExists, FieldUnset.
 
-        Unset fields first get their defaults, and an unset ``uuid`` a new one.
+        Unset fields get their defaults, and an unset ``uuid`` a new one.
         """
         with object_errors(type(self), [self]):
             self._context.db.insert(self.TABLE, [self._new_row()])
@@ -195,10 +191,10 @@ class KeptObject(RowObject):
 
     @base.remotable
     def save(self) -> None:
-        """Write the changed fields of the object, if there are any.
+        """Write the changed fields of the object.
 
-        Raises ConcurrentSave if another process has saved the object, ObjectNotFound, ObjectExists
-        if a unique value exists already, and InvalidObject if the key has changed.
+        Raises ConcurrentSave if another process has saved it since, ObjectNotFound, ObjectExists
+        and InvalidObject.
         """
         if self.obj_what_changed():
             with object_errors(type(self), [self]):
@@ -209,14 +205,14 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete the object from the database.
 
-        Raises ConcurrentSave if another process has saved it, ObjectNotFound, and InvalidObject if
-        the key has changed.
+        Raises ConcurrentSave if another process has saved it since, ObjectNotFound and
+        InvalidObject.
         """
         with object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
 
     def identify(self) -> None:
-        """Set an unset field ``uuid`` to a new uuid."""
+        """Set ``uuid`` to a new uuid if it is unset."""
         if "uuid" in self.fields and not self.obj_attr_is_set("uuid"):
             self.uuid = str(uuid4())
 
@@ -263,7 +259,7 @@ _Result = TypeVar("_Result")
 
 
 class RowList(base.ObjectList[_Row]):
-    """A list of stored objects of one class, KIND."""
+    """A list of stored objects of one class."""
 
     KIND: ClassVar[type[RowObject]]
 
@@ -272,8 +268,8 @@ class RowList(base.ObjectList[_Row]):
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
         """Return the objects whose fields have these values, oldest first; without filters, all.
 
-        A filter may be a collection of values, any of which matches. Raises InvalidObject for a
-        field without a single value, and for a value that the field refuses.
+        A filter may also be a collection of possible values. Raises InvalidObject for an invalid
+        filter.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
@@ -305,7 +301,7 @@ class RowList(base.ObjectList[_Row]):
 
 
 class KeptList(RowList[_Kept]):
-    """A list of stored objects whose methods create, save or destroy all of them, or none."""
+    """A list of stored objects; each method writes all objects, or none."""
 
     KIND: ClassVar[type[KeptObject]]
 
@@ -315,7 +311,7 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def create(self) -> None:
-        """Add all objects to the database, as ``KeptObject.create`` does."""
+        """Add all objects to the database, or none; raises ObjectExists and FieldUnset."""
         for one in self.objects:
             one._context = self._context
         with object_errors(self.KIND, self.objects):
@@ -326,11 +322,13 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def save(self) -> None:
-        """Write the changed fields of all objects, as ``KeptObject.save`` does."""
+        """Write the changed fields of all objects, or of none.
+
+        Raises ConcurrentSave, ObjectNotFound, ObjectExists and InvalidObject.
+        """
         self._save()
 
     def _save(self, following: Sequence[Following] = ()) -> None:
-        """Save the changed objects; if there are any, write ``following``, too."""
         # The list may contain an object twice.
         changed = list({id(one): one for one in self.objects if one.obj_what_changed()}.values())
         if changed:
@@ -344,7 +342,7 @@ class KeptList(RowList[_Kept]):
 
     @base.remotable
     def destroy(self) -> None:
-        """Delete all objects, as ``KeptObject.destroy`` does."""
+        """Delete all objects, or none; raises ConcurrentSave, ObjectNotFound and InvalidObject."""
         with object_errors(self.KIND, self.objects):
             self._context.db.delete(
                 self.KIND.TABLE,
@@ -356,10 +354,9 @@ class KeptList(RowList[_Kept]):
 def write_checked(
     database: Database, tables: Sequence[str], work: Callable[..., _Result]
 ) -> _Result:
-    """Run ``work``, which checks rows and then writes them, in a transaction; return its result.
+    """Check and write rows of these tables in one transaction; raises ObjectExists.
 
-    If ``work`` adds a row that exists already, run it once more, so that it checks that row, too.
-    Raises ObjectExists if it adds the row again.
+    ``work`` may run twice.
     """
     try:
         return database.write(tables, work)
@@ -396,10 +393,7 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 @contextmanager
 def object_errors(kind: type[KeptObject], objects: Collection[KeptObject] = ()) -> Iterator[None]:
-    """Raise the errors of the database as errors of objects of this class.
-
-    ``objects`` are named if a unique value exists already.
-    """
+    """Replace errors of the database by ObjectErrors about this class."""
     try:
         yield
     except TakenError as error:

@@ -1,4 +1,4 @@
-"""Provider records: what a driver instance stores about a provider, such as the data it wrote."""
+"""Provider records: what a driver instance stores about a resource provider."""
 
 from collections.abc import Iterable
 from typing import Any, ClassVar, Self
@@ -22,19 +22,19 @@ class ProviderRecord(RowObject):
     - ``mode``: ``own`` if the driver instance creates the provider, ``overlay`` if another program
       does.
     - ``applied``: the data that the driver instance has written; None before that.
-    - ``intended``: the data that a plan in progress writes; None when the plan is complete.
-    - ``live``: the whole provider as last read from Placement, None if unknown.
+    - ``intended``: the data that a plan in progress writes; None without one.
+    - ``live``: the provider as last read from Placement; None if unknown.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
     - ``reservations``: the reasons for which the driver reserves the provider.
     - ``reserved_since``: the starts of these reservations by reason, in seconds since the epoch.
-    - ``absent_since``: when the driver first stopped listing the provider, in seconds since the
-      epoch; None while it is listed.
-    - ``absence``: the moment of ``absent_since`` in uptime of the host, None if unknown: JSON text
-      of a ``wharfinger.providers.provider_record.Absence``.
-    - ``undone``: the values that another program has undone, None without such values: JSON text of
-      a map from names to ``wharfinger.providers.fights.Undone``.
-    - ``revision``: how often it was written; unset for a new record.
+    - ``absent_since``: since when the driver does not list the provider, in seconds since the
+      epoch; None while listed.
+    - ``absence``: that moment in uptime of the host: JSON text of a
+      ``wharfinger.providers.provider_record.Absence``. None if unknown.
+    - ``undone``: the values that another program has undone: JSON text of a map from names to
+      ``wharfinger.providers.fights.Undone``. None without one.
+    - ``revision``: the number of writes; unset for a new record.
     """
 
     HISTORY = (
@@ -79,10 +79,7 @@ class ProviderRecord(RowObject):
 
     @property
     def is_new(self) -> bool:
-        """Return whether the record has no revision.
-
-        It was never saved, or its database has no column for revisions.
-        """
+        """Return whether the record has no revision."""
         return "revision" not in self
 
     @property
@@ -91,20 +88,14 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write, without the revision; raises FieldUnset.
-
-        These are the changed columns, or for a new record all but the host and driver instance.
-        """
+        """Return the columns to write, without the revision; raises FieldUnset."""
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})
         self.obj_set_defaults()
         return self._row(self.fields.keys() - {"revision", "host", "driver_instance"})
 
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
-        """Set the host, the driver instance and the next revision; mark the record as unchanged.
-
-        ``has_revision`` is False if the database has no column for revisions.
-        """
+        """Note that this driver instance on this host has written the record."""
         if has_revision:
             self.revision = 1 if self.is_new else self.revision + 1
         self.host, self.driver_instance = host, driver_instance
@@ -139,7 +130,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
     @classmethod
     @base.remotable
     def get_reserved(cls, context: Context) -> Self:
-        """Return the records of all providers that a driver reserves, of all driver instances."""
+        """Return the records of providers that a driver reserves, of all driver instances."""
         return cls._select(context, reservations=NotIn(["[]"]))
 
     @classmethod
@@ -158,10 +149,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         records: "ProviderRecordList",
         forgotten: Iterable[str],
     ) -> None:
-        """Write the changed fields of records, and delete the records of ``forgotten`` providers.
-
-        Only processes of older releases call this method.
-        """
+        """Write and delete provider records, for processes of older releases."""
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}
         context.db.replace(

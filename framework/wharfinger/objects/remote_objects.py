@@ -1,4 +1,4 @@
-"""Client and server for calls of object methods in the process that has the database open."""
+"""Client and server for calls of object methods in another process."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -37,7 +37,7 @@ class Serializer:
     """Converts objects to primitives and back; raises InvalidObject, IncompatibleVersion."""
 
     def serialize_entity(self, context: Any, entity: Any) -> Any:
-        """Return a copy of a value with primitives for its objects, also in lists and dicts."""
+        """Return a value with primitives in place of the objects in it."""
         match entity:
             case WharfingerObject():
                 return entity.obj_to_primitive()
@@ -48,7 +48,7 @@ class Serializer:
         return entity
 
     def deserialize_entity(self, context: Any, entity: Any) -> Any:
-        """Return a copy of a value with objects for its primitives, also in lists and dicts."""
+        """Return a value with objects in place of the primitives in it."""
         match entity:
             case dict() if _key("name") in entity:
                 return self._object(context, entity)
@@ -77,8 +77,7 @@ class Serializer:
 class RemoteObjects:
     """Client that calls remotable methods in the process that has the database open.
 
-    ``send`` sends a question and returns the answer. The methods raise the ObjectErrors and
-    StateErrors of the server, and RemoteError for other failures.
+    The methods raise the ObjectErrors and StateErrors of that process, and RemoteError.
     """
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
@@ -88,11 +87,7 @@ class RemoteObjects:
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
     ) -> tuple[dict[str, Any], Any]:
-        """Call a method of an object in the server; the result is as in IndirectionAPI.
-
-        ``create`` first sets an unset ``uuid``, so that a repeated call cannot create a second
-        object.
-        """
+        """Call a method of an object remotely; return the changed values and the result."""
         if objmethod == "create":
             # If the answer is lost, the caller repeats the call. A uuid that is set here prevents
             # that the second call creates another object.
@@ -125,7 +120,7 @@ class RemoteObjects:
         args: Any,
         kwargs: Any,
     ) -> Any:
-        """Call a class method in the server, as in IndirectionAPI; return its result."""
+        """Call a class method remotely; return the result with objects of these versions."""
         answer = self._ask(
             context,
             "class",
@@ -140,7 +135,7 @@ class RemoteObjects:
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Return an object in versions that this process knows, as in IndirectionAPI."""
+        """Convert a primitive remotely to versions that the caller knows; return the object."""
         return self._ask(context, "backport", primitive=objinst, versions=object_versions)["result"]
 
     def _ask(self, context: Any, action: str, **what: Any) -> dict[str, Any]:
@@ -168,7 +163,7 @@ class ObjectServer:
         self._serializer: Final = Serializer()
 
     def answer(self, question: bytes) -> bytes:
-        """Run the method that a question asks for; return the answer, which may be an error."""
+        """Run the requested method; return the encoded result or error."""
         try:
             answer = self._answer(json.loads(question))
         except tuple(_ERRORS.values()) as error:

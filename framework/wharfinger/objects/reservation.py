@@ -7,8 +7,7 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import Step, register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The phases after an instance releases a provider. ``releasing``: the allocation may still exist.
-#: ``released``: it is deleted, and the backend has not started cleaning yet. ``cleaning``: the
+#: ``releasing``: the allocation may still exist. ``released``: it is deleted. ``cleaning``: the
 #: backend has started cleaning.
 RELEASE_PHASES: Final = ("releasing", "released", "cleaning")
 
@@ -19,18 +18,18 @@ class Reservation(KeptObject):
 
     Several holders may reserve one provider, each once.
 
-    - ``uuid``: its uuid.
+    - ``uuid``: the uuid of the reservation.
     - ``provider_uuid``: the resource provider.
-    - ``reason``: its purpose: cleaning, maintenance, programming, operator, ...
-    - ``holder``: the name of the person, program or work, such as a release, that holds it.
-    - ``since``: its start, in UTC.
-    - ``expected_end``: its expected end, in UTC; None if unknown. It does not end by itself.
+    - ``reason``: the purpose: cleaning, maintenance, programming, operator, ...
+    - ``holder``: the person, program or operation that holds the reservation.
+    - ``since``: the start, in UTC.
+    - ``expected_end``: the expected end, in UTC; None if unknown. The reservation does not end by
+      itself.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
-    - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
-      reservations.
-    - ``phase``: the phase of the release, one of RELEASE_PHASES; None before a release, or without
+    - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None without
       one.
+    - ``phase``: the phase of the release, one of RELEASE_PHASES; None without a release.
     - ``revision``: see KeptObject.
     """
 

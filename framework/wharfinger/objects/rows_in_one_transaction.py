@@ -24,8 +24,7 @@ _Revisions = Mapping[str, int]
 class HostState(WharfingerObject):
     """State of one driver instance on one host, at one moment.
 
-    - ``service_disabled``: whether an operator has disabled the service of the host; None if it
-      cannot be read.
+    - ``service_disabled``: whether the service of the host is disabled; None if unknown.
     - ``node_revisions``: the revisions of the driver instance's nodes on the host, by uuid.
     - ``nodes``: the nodes that the caller does not have in this revision.
     - ``instance_revisions``: the revisions of all instances on the host, by uuid.
@@ -34,9 +33,8 @@ class HostState(WharfingerObject):
     - ``record_revisions``: the revisions of the driver instance's provider records on the host, by
       provider uuid.
     - ``records``: the records that the caller does not have in this revision.
-    - ``reservations``: the reservations of all providers with a record in ``record_revisions``.
-    - ``jobs``: the programming jobs of these providers, and those of the driver instance on the
-      host; empty unless the caller requested them.
+    - ``reservations``: the reservations of all providers in ``record_revisions``.
+    - ``jobs``: the programming jobs of these providers and of the driver instance, if requested.
     """
 
     HISTORY = (Step("1.0", "first version"), Step("1.1", "Instance 1.2, ProviderRecord 1.4"))
@@ -83,10 +81,9 @@ class HostState(WharfingerObject):
         *,
         binary: str = AGENT_BINARY,
     ) -> Self:
-        """Return the state, read in one transaction.
+        """Return the state, without the objects whose revisions are ``known``.
 
-        ``known`` has the caller's revisions: ``nodes`` and ``instances`` by uuid, ``records`` by
-        provider uuid. ``binary`` is the program of the service.
+        ``known`` has revisions by key for ``nodes``, ``instances`` and ``records``.
         """
         kinds = [Service, ComputeNode, Instance, Migration, ProviderRecord, Reservation]
         tables = [kind.TABLE for kind in kinds] + ([DeviceJob.TABLE] if with_jobs else [])

@@ -1,4 +1,4 @@
-"""Services: the processes that publish for driver instances, with their versions."""
+"""Services: the processes that publish providers, with their versions."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -12,7 +12,7 @@ from wharfinger.objects.base import register
 from wharfinger.objects.database_context import Context
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The change that each service version made, and on which other services rely.
+#: The changes in service versions, on which other services rely.
 SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
     {
         1: "first version",
@@ -31,18 +31,18 @@ SERVICE_VERSION: Final = max(SERVICE_VERSIONS)
 class Service(KeptObject):
     """A process that publishes for driver instances on a host.
 
-    - ``uuid``: its uuid.
+    - ``uuid``: the uuid of the service.
     - ``host``: the host's name, as configured.
     - ``binary``: the program's name.
     - ``topic``: the topic of messages for the service, as in nova.
-    - ``version``: its version in SERVICE_VERSIONS. It is below OWNER_TAG_VERSION until all its
-      providers have an owner trait.
-    - ``disabled``: whether an operator has disabled it.
+    - ``version``: one of SERVICE_VERSIONS, below OWNER_TAG_VERSION until all providers of the
+      service have an owner trait.
+    - ``disabled``: whether an operator has disabled the service.
     - ``disabled_reason``: why it is disabled, None without a reason.
-    - ``forced_down``: whether an operator has declared it down.
-    - ``report_count``: how often it has reported that it is up.
-    - ``last_seen_up``: when it last reported, in UTC; None if never.
-    - ``owners``: the owner traits of the providers that it publishes, sorted.
+    - ``forced_down``: whether an operator has declared the service down.
+    - ``report_count``: how often the service has reported that it is up.
+    - ``last_seen_up``: when the service last reported, in UTC; None if never.
+    - ``owners``: the owner traits of the published providers, sorted.
     - ``revision``: see KeptObject; a report does not change it.
     """
 
@@ -88,18 +88,18 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version(cls, context: Context, binary: str) -> int:
-        """Return the lowest version of all services of a program, 0 without services.
+        """Return the lowest version of a program's services, 0 without services.
 
-        Disabled and down services count. Raises FieldUnset if a version cannot be read.
+        Raises FieldUnset.
         """
         return cls.get_minimum_version_multi(context, [binary])[binary]
 
     @classmethod
     @base.remotable
     def get_minimum_version_multi(cls, context: Context, binaries: Iterable[str]) -> dict[str, int]:
-        """Return, by program, the lowest version of its services, 0 without services.
+        """Return, by program, the lowest version of the services, 0 without services.
 
-        Raises FieldUnset if a version cannot be read.
+        Raises FieldUnset.
         """
         versions: dict[str, list[int]] = {binary: [] for binary in binaries}
         for service in ServiceList.get_by_filters(context, binary=list(versions)):
@@ -109,9 +109,9 @@ class Service(KeptObject):
     @classmethod
     @base.remotable
     def get_minimum_version_by_owner(cls, context: Context) -> dict[str, int]:
-        """Return, by owner trait, the lowest version of all services that publish for it.
+        """Return, by owner trait, the lowest version of the services that publish for the owner.
 
-        Raises FieldUnset if a service cannot be read.
+        Raises FieldUnset.
         """
         versions: dict[str, int] = {}
         for service in ServiceList.get_by_filters(context):
@@ -121,7 +121,7 @@ class Service(KeptObject):
 
     @base.remotable
     def report(self) -> None:
-        """Store that the service is up now; raises ObjectNotFound if the service is deleted."""
+        """Store that the service is up now; raises ObjectNotFound."""
         moment = field_types.now()
         values = {"last_seen_up": self._wanted("last_seen_up", moment)}
         if not self._context.db.touch(self.TABLE, values, count=["report_count"], uuid=self.uuid):
@@ -132,10 +132,7 @@ class Service(KeptObject):
 
     @classmethod
     def report_in(cls, services: Rows, host: str, binary: str) -> None:
-        """Store that the service of a program on a host, if it exists, is up now.
-
-        ``services`` are the rows in the caller's transaction.
-        """
+        """Store, in the transaction of these rows, that a service is up now."""
         values = {"last_seen_up": cls._wanted("last_seen_up", field_types.now())}
         services.touch(values, ["report_count"], {"host": host, "binary": binary})
 
@@ -148,7 +145,7 @@ class Service(KeptObject):
         )
 
     def may_be_up(self, within: timedelta) -> bool:
-        """Return whether the service is up as in ``is_up``; True if its row cannot be read."""
+        """Return whether the service is up; True if that is unknown."""
         try:
             return self.is_up(within)
         except FieldUnset:
