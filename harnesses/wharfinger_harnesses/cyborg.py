@@ -1,4 +1,4 @@
-"""A real Cyborg, installed from PyPI (openstack-cyborg), as a fixture for tests."""
+"""A fixture that runs a real Cyborg for tests."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def deployable(
     accelerators: int = 1,
     traits: Sequence[str] = ("CUSTOM_FPGA_LAB",),
 ) -> dict[str, Any]:
-    """Return a deployable to pass to ``device``."""
+    """Return a deployable for ``device``."""
     return {
         "name": name,
         "resource_class": resource_class,
@@ -40,20 +40,15 @@ def deployable(
 
 
 def device(bus: str, *deployables: Part, **more: Any) -> dict[str, Any]:
-    """Return a device; by default an FPGA with one deployable and one accelerator.
-
-    ``more`` has further keys of cyborg_hardware.py.
-    """
+    """Return a device in the format of cyborg_hardware.py."""
     return {"bus": bus, "deployables": [*(deployables or [deployable()])], **more}
 
 
 class Cyborg(OpenStackService):
-    """Runs Cyborg's conductor and API, and sends requests.
+    """Runs Cyborg's conductor and API, and sends requests to the API.
 
-    With the URL ``placement`` it also runs an agent for each host. Placement must already have a
-    root provider with the name of each host. The first host has the devices ``hardware``, and is
-    the default host of the methods. The agents report at the start, at each ``discover``, and every
-    ``reports_every`` seconds if set. The methods raise LabError if Cyborg answers with an error.
+    With ``placement``, a URL, it also runs an agent for each host. Placement must then have a root
+    provider with the name of each host. Most methods raise LabError if a request fails.
     """
 
     name = "cyborg"
@@ -90,7 +85,7 @@ class Cyborg(OpenStackService):
     # Requests to Cyborg.
 
     def create_profile(self, name: str, *groups: Mapping[str, str]) -> dict[str, Any]:
-        """Create a device profile with these groups, and return it."""
+        """Create a device profile, and return it."""
         created: dict[str, Any] = self._succeed(
             "POST", "/device_profiles", [{"name": name, "groups": groups}]
         )
@@ -102,7 +97,7 @@ class Cyborg(OpenStackService):
         return described
 
     def deployable(self, bus: str, name: str = "r0", host: str | None = None) -> dict[str, Any]:
-        """Return the deployable ``name`` of a device; raise LabError if Cyborg lacks it."""
+        """Return a deployable of a device. Raises LabError if Cyborg lacks it."""
         named = f"{host or self.host}_{bus}_{name}"
         for described in self.deployables():
             if described["name"] == named:
@@ -110,7 +105,7 @@ class Cyborg(OpenStackService):
         raise LabError(f"Cyborg knows no deployable {named}")
 
     def program(self, deployable_uuid: str, image: str) -> requests.Response:
-        """Program a deployable; return Cyborg's answer, also an error."""
+        """Ask Cyborg to program a deployable; return the answer, even an error."""
         body = [{"op": "replace", "path": "/program", "value": [{"image_uuid": image}]}]
         return self.ask("PATCH", f"/deployables/{deployable_uuid}/program", body)
 
@@ -121,10 +116,7 @@ class Cyborg(OpenStackService):
         instance: str | None = None,
         **accel: str,
     ) -> str:
-        """Begin to bind a new accelerator request to a provider; return the uuid of the request.
-
-        ``accel`` has the ``bitstream_id`` of an image, or the ``function_id`` of its function.
-        """
+        """Begin to bind a new accelerator request to a provider; return the request's uuid."""
         name = f"lab-{uuid4()}"
         wanted = {f"accel:{key}": value for key, value in accel.items()}
         self.create_profile(name, {"resources:FPGA": "1", **wanted})
@@ -147,42 +139,42 @@ class Cyborg(OpenStackService):
         return described
 
     def wait_for_request(self, uuid: str, state: str) -> dict[str, Any]:
-        """Wait until an accelerator request is in this state, and return it."""
+        """Wait for a state of an accelerator request; return the request."""
         return self._wait(
             f"accelerator request {uuid} is not {state}",
             lambda: found if (found := self.request(uuid))["state"] == state else None,
         )
 
     def delete_request(self, uuid: str) -> None:
-        """Delete an accelerator request, also a bound one."""
+        """Delete an accelerator request."""
         self._succeed("DELETE", f"/accelerator_requests?arqs={uuid}", **_SERVICE)
 
     # The hardware.
 
     def set_hardware(self, *devices: Part, host: str | None = None) -> None:
-        """Replace the devices of a host. Cyborg sees the new ones after the next ``discover``."""
+        """Replace the devices that the agent of a host finds at its next report."""
         hardware = self._read("hardware.json")
         hardware[host or self.host] = devices
         self._write("hardware.json", hardware)
 
     def hardware(self, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the devices of a host, in the format of cyborg_hardware.py."""
+        """Return the simulated devices of a host."""
         devices: list[dict[str, Any]] = self._read("hardware.json")[host or self.host]
         return devices
 
     def add_device(
         self, bus: str, *deployables: Part, host: str | None = None, **more: Any
     ) -> None:
-        """Add a device to a host."""
+        """Add a simulated device to a host."""
         self.set_hardware(*self.hardware(host), device(bus, *deployables, **more), host=host)
 
     def remove_device(self, bus: str, host: str | None = None) -> None:
-        """Remove a device from a host."""
+        """Remove a simulated device from a host."""
         others = [found for found in self.hardware(host) if found["bus"] != bus]
         self.set_hardware(*others, host=host)
 
     def change_device(self, bus: str, host: str | None = None, **fields: Any) -> None:
-        """Set keys of a device, which cyborg_hardware.py describes."""
+        """Set these keys of a simulated device."""
         changed = [
             {**found, **fields} if found["bus"] == bus else found for found in self.hardware(host)
         ]
@@ -191,7 +183,7 @@ class Cyborg(OpenStackService):
     def resize(
         self, bus: str, accelerators: int, name: str = "r0", host: str | None = None
     ) -> None:
-        """Set the number of accelerators of the deployable ``name`` of a device."""
+        """Set the number of accelerators of a simulated deployable."""
         (parts,) = (found["deployables"] for found in self.hardware(host) if found["bus"] == bus)
         resized = [
             {**part, "accelerators": accelerators} if part["name"] == name else part
@@ -200,12 +192,12 @@ class Cyborg(OpenStackService):
         self.change_device(bus, host, deployables=resized)
 
     def discover(self, host: str | None = None) -> None:
-        """Let the agent of a host report its hardware; raise LabError if the report fails."""
+        """Let the agent of a host report its devices. Raises LabError if it fails."""
         self._control(f"discover?host={host or self.host}")
 
     @contextmanager
     def impatient(self, seconds: int = 1) -> Iterator[None]:
-        """In the block, let Cyborg's API wait for an agent for only ``seconds``."""
+        """In the block, shorten the timeout of Cyborg's RPC calls."""
         self._control(f"patience?seconds={seconds}")
         try:
             yield
@@ -220,19 +212,19 @@ class Cyborg(OpenStackService):
     # Programming.
 
     def create_image(self, function: str | None = None) -> str:
-        """Create an image with this function in Glance; return its uuid."""
+        """Create an image in Glance; return its uuid."""
         uuid = str(uuid4())
         self._write("images.json", {**self._read("images.json"), uuid: function})
         return uuid
 
     def programmed(self, bus: str, host: str | None = None) -> str | None:
-        """Return the uuid of the image in a device; None before the first programming."""
+        """Return the uuid of the image in a device, or None without one."""
         with suppress(FileNotFoundError):
             return (self.directory / "holds" / self._device(bus, host)).read_text()
         return None
 
     def programmings(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the start and end events of all programmings of a device, in their order."""
+        """Return the events of a device's programmings, the oldest first."""
         return [
             event
             for event in self._lines("programmings")
@@ -240,7 +232,7 @@ class Cyborg(OpenStackService):
         ]
 
     def underway(self, bus: str, host: str | None = None) -> list[dict[str, Any]]:
-        """Return the start events of the programmings of a device that are in progress."""
+        """Return the start events of a device's programmings in progress."""
         events = self.programmings(bus, host)
         over = {event["programming"] for event in events if event["event"] == "end"}
         return [
@@ -252,10 +244,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait until at least ``count`` programmings of a device are in progress.
-
-        Return the last of their start events.
-        """
+        """Wait until ``count`` programmings of a device run; return the last start event."""
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,
@@ -288,7 +277,7 @@ class Cyborg(OpenStackService):
         return self._lines("nova")
 
     def wait_for_nova(self, request_uuid: str) -> dict[str, Any]:
-        """Wait until Cyborg has sent nova an event about an accelerator request; return it."""
+        """Wait until nova has an event about an accelerator request; return the event."""
 
         def told() -> dict[str, Any] | None:
             events = [event for event in self.told_to_nova() if event["tag"] == request_uuid]

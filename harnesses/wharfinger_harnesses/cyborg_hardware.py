@@ -1,30 +1,27 @@
 """Cyborg's accelerator driver `lab`: simulated devices that a file describes and controls.
 
-The file `hardware.json` beside the configuration has the devices of each host. A device has these
-keys:
+The file `hardware.json` has a list of devices for each host. A device has these keys:
 
 ``bus``
     the address of the device on its host, such as "0c";
 ``kind``
-    the type of the device in Cyborg: FPGA (the default), GPU or another one;
+    the type of the device in Cyborg, by default FPGA, the only type that can be programmed;
 ``deployables``
     deployables with ``name``, ``resource_class``, ``accelerators`` and ``traits``;
 ``function``
-    the id of the function that the device has before the first programming;
+    the id of the function that the device has without an image;
 ``reports_function``
-    whether Cyborg reports the function as a trait of each deployable;
+    whether each deployable has a trait for the function;
 ``programming``
-    the result of programming: "succeeds" (the default); "fails" (the driver reports a failure);
-    "raises" (the driver raises an error); "fails late" or "raises late" (the same, but the device
-    has the new function);
+    "succeeds" (the default); "fails" (the driver reports a failure); "raises" (the driver raises an
+    error); "fails late" or "raises late" (with the new function in the device);
 ``hold``
-    whether programming stops in the middle until a test lets it continue;
+    whether programming stops until there is a file in the directory `go/HOST_BUS`;
 ``seconds``
     the duration of programming, without the time of ``hold``.
 
-Only FPGAs can be programmed. The file `holds/HOST_BUS` has the uuid of the image in a device. The
-file `programmings` has a line for each start and end of a programming. A test lets a programming
-continue by a file in the directory `go/HOST_BUS`.
+The file `holds/HOST_BUS` has the uuid of the image in a device. The file `programmings` has a
+line for each start and end of a programming.
 """
 
 import json
@@ -60,7 +57,7 @@ def _read(name: str) -> Any:
 
 
 class LabDriver(FPGADriver):  # type: ignore[misc]
-    """Cyborg's driver for the devices of one host."""
+    """Accelerator driver for the simulated devices of one host."""
 
     VENDOR = "lab"
 
@@ -72,7 +69,7 @@ class LabDriver(FPGADriver):  # type: ignore[misc]
         return [self._describe(device) for device in self._devices()]
 
     def program(self, controlpath_id: Mapping[str, Any], image: str) -> bool:
-        """Simulate programming; return whether it succeeds. ``image`` is the path of the image."""
+        """Simulate the programming of a device; return whether it succeeded."""
         bus = controlpath_id["cpid_info"]["bus"]
         (device,) = (device for device in self._devices() if device["bus"] == bus)
         facts = {"host": self._host, "bus": bus, "image": Path(image).name[:_UUID]}

@@ -23,6 +23,7 @@ _REGION: Final = "r0"
 _FUNCTION: Final = "0A00"
 #: The number of FPGAs after a reset.
 _FPGAS: Final = 2
+#: Never removed, since the driver takes an empty list of devices for an error.
 _GPU: Final = device("00", deployable(_REGION, "PGPU", traits=["CUSTOM_GPU_LAB"]), kind="GPU")
 #: The most devices. With many more, Cyborg answers after the driver's time-out.
 _MOST: Final = 65
@@ -45,11 +46,7 @@ class _Model:
 
 
 class CyborgHarness(ServiceHarness):
-    """A host with one GPU and FPGAs. Only the FPGAs are things: each has one deployable.
-
-    The GPU is never removed, since the driver takes an empty list of devices for an error. The
-    second host has a Cyborg of its own, since the driver publishes all hosts of a Cyborg.
-    """
+    """A host with a GPU and FPGAs. Only the FPGAs are things."""
 
     changes = unsupported("Cyborg does not update a device that it has published")
     growth = 16
@@ -65,7 +62,6 @@ class CyborgHarness(ServiceHarness):
         self._images: dict[str, str] = {}
 
     def start(self) -> None:
-        """Start a Cyborg, and let it discover a GPU and two FPGAs."""
         self._have_root()  # the agent needs the root provider when it starts
         parts = [*map(_part, range(1 + _FPGAS))]
         self._cyborg = Cyborg(self.placement.url, host=HOST, hardware=parts)
@@ -73,7 +69,7 @@ class CyborgHarness(ServiceHarness):
         self._models = [*map(self._model, parts)]
 
     def _model(self, part: Part) -> _Model:
-        client, provider = self.placement.client, _provider(part)
+        client, provider = self.placement.client, _provider_uuid(part)
         return _Model(
             part,
             self._cyborg.tables.read(_thing(part)),
@@ -83,7 +79,6 @@ class CyborgHarness(ServiceHarness):
         )
 
     def reset(self) -> None:
-        """Replace all devices by the GPU and two new FPGAs."""
         self.expect()
         self._have_root()
         for thing in [*self._requests]:
@@ -100,9 +95,9 @@ class CyborgHarness(ServiceHarness):
         return _CONFIGURATION.format(instance=instance, url=self._proxy.url)
 
     def second_host(self, instance: str) -> str:
-        """Start a Cyborg with equal devices on another host, and return its configuration."""
         self._have_root(_SECOND)
         parts = [*map(_part, range(1 + _FPGAS))]
+        # Not the same Cyborg, of which the driver would publish both hosts.
         second = Cyborg(self.placement.url, host=_SECOND, hardware=parts)
         self._open.enter_context(second)
         return _CONFIGURATION.format(instance=instance, url=second.url)
@@ -115,18 +110,16 @@ class CyborgHarness(ServiceHarness):
         return self.things()[-1]
 
     def grow(self, count: int) -> None:
-        """Add ``count`` FPGAs; raise LabError if Cyborg would be too slow with so many."""
         there = self._cyborg.hardware()
         if len(there) + count > _MOST:
             raise LabError(f"{len(there) + count} devices are too many for Cyborg")
         numbers = [*islice(self._numbers, count)]
         self._cyborg.set_hardware(*there, *map(_part, numbers))
-        self._cyborg.tables.write([*map(self._copy, numbers)])
+        self._cyborg.tables.write([*map(self._publish_copy, numbers)])
 
-    def _copy(self, number: int) -> Rows:
-        """Publish the device with this number in Placement; return its rows for Cyborg."""
-        model, part = self._models[_kind(number)], _part(number)
-        client, provider = self.placement.client, _provider(part)
+    def _publish_copy(self, number: int) -> Rows:
+        model, part = self._models[_model_index(number)], _part(number)
+        client, provider = self.placement.client, _provider_uuid(part)
         generation = client.create_provider(provider, _thing(part), _ROOT).generation
         generation = client.set_inventories(provider, generation, model.inventories)
         client.set_traits(provider, generation, model.traits)
@@ -138,23 +131,17 @@ class CyborgHarness(ServiceHarness):
         return copied(model.rows, number, texts)
 
     def remove(self, thing: str) -> None:
-        """Remove an FPGA; make it free first if it is busy."""
         if thing in self._requests:
             self.make_free(thing)
         self._removed[thing] = self._device(thing)
         self._have_hardware(*(had for had in self._cyborg.hardware() if _thing(had) != thing))
 
     def put_back(self, thing: str) -> None:
-        """Add a removed FPGA again, with new uuids in Cyborg."""
         self._have_hardware(*self._cyborg.hardware(), self._removed.pop(thing))
 
     def make_busy(self, thing: str) -> None:
-        """Let Cyborg begin to program an FPGA, and hold the programming.
-
-        The image has the present function, since Cyborg does not publish the trait of a new
-        function.
-        """
         bus = self._device(thing)["bus"]
+        # Cyborg would not publish the trait of a new function.
         held = self._images.get(self._cyborg.programmed(bus) or "", _FUNCTION)
         provider = str(self._described(thing)["rp_uuid"])
         self._cyborg.change_device(bus, hold=True)
@@ -165,7 +152,6 @@ class CyborgHarness(ServiceHarness):
         self._cyborg.change_device(bus, hold=False)
 
     def make_free(self, thing: str) -> None:
-        """End the programming, and delete the accelerator request."""
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         if self._cyborg.underway(bus):
             self._cyborg.go(bus)
@@ -187,7 +173,6 @@ class CyborgHarness(ServiceHarness):
         }
 
     def use(self, thing: str) -> None:
-        """Let Cyborg bind an accelerator request to an FPGA, and keep it bound."""
         self.make_busy(thing)
         bus, request = self._device(thing)["bus"], self._requests.pop(thing)
         self._cyborg.go(bus)
@@ -200,7 +185,7 @@ class CyborgHarness(ServiceHarness):
         return image, function
 
     def _end_binding(self, thing: str) -> None:
-        """Free a busy thing whose provider is deleted; meanwhile create one, as Cyborg needs it."""
+        # Cyborg needs the provider, which the kit has deleted.
         provider = str(self._described(thing)["rp_uuid"])
         self.placement.client.create_provider(provider, thing, _ROOT)
         self.make_free(thing)
@@ -230,13 +215,12 @@ class CyborgHarness(ServiceHarness):
             self.placement.client.set_traits(root, generation, {"OWNER_NOVA", "COMPUTE_NODE"})
 
 
-def _kind(number: int) -> int:
-    """Return the index in ``_models`` for a device's number: 0 (GPU), 1 (odd) or 2 (even)."""
+def _model_index(number: int) -> int:
+    # FPGAs with odd numbers are copies of number 1, those with even numbers of number 2.
     return number and 2 - number % 2
 
 
 def _part(number: int) -> Part:
-    """Return the device with this number: 0 is the GPU, the others are FPGAs."""
     if not number:
         return _GPU
     is_double = number % 2 == 0
@@ -245,8 +229,8 @@ def _part(number: int) -> Part:
     return device(f"{number:02x}", part, function=_FUNCTION, reports_function=True)
 
 
-def _provider(part: Part) -> str:
-    """Return the uuid that Cyborg's conductor gives to the provider of a device."""
+def _provider_uuid(part: Part) -> str:
+    # Cyborg's conductor computes the same uuid.
     return str(uuid3(NAMESPACE_DNS, _thing(part)))
 
 

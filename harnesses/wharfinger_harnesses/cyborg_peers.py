@@ -1,7 +1,6 @@
-"""WSGI applications with the parts of Glance's and nova's APIs that Cyborg uses.
+"""WSGI applications for the requests of Cyborg to Glance and nova.
 
-The file `images.json` has the function of each image. The file `nova` has a line for each event
-that nova received.
+The file `images.json` has the function of each image. The file `nova` has a line for each event.
 """
 
 import json
@@ -18,7 +17,7 @@ _FUNCTION = "accel:function_id"
 
 
 def answer(start_response: Any, status: HTTPStatus, body: Any = None) -> list[bytes]:
-    """Start an HTTP answer; return its body: bytes as they are, another value as JSON."""
+    """Start an HTTP response, in JSON unless the body is bytes; return the body."""
     raw = isinstance(body, bytes)
     content = body if raw else json.dumps(body).encode()
     start_response(
@@ -37,7 +36,7 @@ def _version(environ: dict[str, Any], path: str, name: str, **more: str) -> dict
 
 
 def glance(directory: Path) -> Application:
-    """Return Glance's API for images. The data of an image is its uuid."""
+    """Return a WSGI application with Glance's API for images."""
 
     def images() -> list[dict[str, Any]]:
         functions = json.loads((directory / "images.json").read_text())
@@ -72,7 +71,7 @@ def glance(directory: Path) -> Application:
 
 
 def nova(directory: Path) -> Application:
-    """Return nova's API for external events, which appends each event to the file `nova`."""
+    """Return a WSGI application with nova's API for external events."""
 
     def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         if environ["REQUEST_METHOD"] != "POST":

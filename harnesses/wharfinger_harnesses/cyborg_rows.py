@@ -1,4 +1,4 @@
-"""Copy devices in Cyborg's database directly, which is quicker than a discovery."""
+"""Copy devices in Cyborg's database, which is quicker than a discovery."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from sqlalchemy import Connection, Engine, MetaData, Table, delete, insert, select
 
-#: Rows of one device or of several ones, by the name of their table.
+#: Rows of devices, by the name of their table.
 Rows = Mapping[str, Sequence[Mapping[str, Any]]]
 
 #: The tables of devices. A table that refers to another one comes later.
@@ -19,13 +19,13 @@ _APART: Final = 1000
 
 
 class DeviceTables:
-    """The devices in a database that has Cyborg's schema."""
+    """The devices in Cyborg's database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
 
     def read(self, deployable: str) -> Rows:
-        """Return the rows of a device; ``deployable`` is the name of its only deployable."""
+        """Return the rows of the device with this deployable."""
         with self._engine.begin() as connection:
             (part,) = self._where(connection, "deployables", name=deployable)
             its, device = {"deployable_id": part["id"]}, {"device_id": part["device_id"]}
@@ -38,7 +38,7 @@ class DeviceTables:
             }
 
     def write(self, devices: Sequence[Rows]) -> None:
-        """Insert the rows of these devices."""
+        """Insert devices into the database."""
         with self._engine.begin() as connection:
             for name in _DEVICES:
                 rows = [row for device in devices for row in device[name]]
@@ -62,11 +62,7 @@ class DeviceTables:
 
 
 def copied(device: Rows, number: int, texts: Mapping[str, str]) -> Rows:
-    """Return the rows of a device's copy, with new uuids and ids.
-
-    The ids grow by 1000 times ``number``. Each key of ``texts`` is replaced by its value in all
-    other texts.
-    """
+    """Return the rows of a device's copy, with these texts replaced."""
 
     def other(column: str, value: Any) -> Any:
         if column == "uuid":

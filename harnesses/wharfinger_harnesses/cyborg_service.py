@@ -1,11 +1,10 @@
 """Run the real Cyborg in one process: its conductor, its agents, and its API below /accelerator.
 
 Usage: `cyborg_service.py DIRECTORY PORT [--reports-every SECONDS]`. An optional `cyborg.conf` in
-the directory overrides the options of this module. The API listens on PORT of 127.0.0.1.
+the directory overrides the options of this module.
 
-If [placement] has an endpoint_override, an agent runs for each host in hardware.json. Placement
-must already have a root provider for each host. Each agent reports once before the API is ready,
-then at each `POST /lab/discover?host=HOST` for its host, and with --reports-every at this interval.
+If [placement] has an endpoint_override, an agent runs for each host in `hardware.json`. Placement
+must then have a root provider with the name of each host.
 """
 
 import gc
@@ -148,7 +147,7 @@ class _QuietHandler(WSGIRequestHandler):
 
 
 def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Application]:
-    """Return a paste filter that gives a request the rights of an administrator."""
+    """Return a paste filter that adds the headers of an administrator to a request."""
 
     def filtered(application: Application) -> Application:
         def known(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -160,7 +159,7 @@ def without_keystone(_defaults: dict[str, str]) -> Callable[[Application], Appli
 
 
 def mounted(applications: Mapping[str, Application]) -> Application:
-    """Return an application that serves each of ``applications`` below its key, a path."""
+    """Return an application that serves each application below its path."""
 
     def dispatch(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
@@ -176,7 +175,7 @@ def mounted(applications: Mapping[str, Application]) -> Application:
 
 
 def load_beside(name: str) -> Any:
-    """Import a module of this directory, which is not on the import path."""
+    """Import a module that is beside this file."""
     spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -187,7 +186,7 @@ def load_beside(name: str) -> Any:
 
 
 def install_hardware(directory: Path) -> None:
-    """Write a distribution with the entry point of the driver `lab`, and put it on sys.path."""
+    """Let Cyborg find the entry point of the driver `lab`."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -196,7 +195,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Cyborg with the options of this module; `cyborg.conf` overrides them."""
+    """Configure Cyborg with the options of this module and of `cyborg.conf`."""
     for name, template in {
         "defaults.conf": _DEFAULTS,
         "api-paste.ini": _PIPELINE,
@@ -234,7 +233,8 @@ def deliver_at_once() -> None:
 
 
 def create_schema() -> None:
-    """Create the tables if the database is empty. Cyborg's migrations do not work with SQLite."""
+    """Create the tables if the database is empty."""
+    # Cyborg's migrations do not work with SQLite.
     if migration.version() is None:
         migration.create_schema()
 
@@ -264,7 +264,7 @@ class Agent:
         answer_calls(constants.AGENT_TOPIC, self._manager, host)
 
     def report(self) -> None:
-        """Read the hardware, and report it to the conductor; raise the conductor's error."""
+        """Report the devices of the host to the conductor. Raises the conductor's error."""
         with self._reporting:
             self._error = None
             self._manager.update_available_resource(context.get_admin_context())
@@ -280,17 +280,13 @@ class Agent:
 
 
 class Control:
-    """A WSGI application through which tests control the agents."""
+    """A WSGI application through which tests control Cyborg."""
 
     def __init__(self, agents: Mapping[str, Agent]) -> None:
         self._agents = agents
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        """Do what the path of the request says.
-
-        `/discover?host=HOST` lets an agent report. `/patience?seconds=N` sets the timeout of RPC
-        calls.
-        """
+        """Run the command in the path of the request."""
         if environ["PATH_INFO"] == "/patience":
             (seconds,) = parse_qs(environ["QUERY_STRING"])["seconds"]
             CONF.set_override("rpc_response_timeout", int(seconds))
@@ -306,7 +302,7 @@ class Control:
         return []
 
     def report(self) -> None:
-        """Let each agent report; log errors."""
+        """Let all agents report their devices; log errors."""
         for host, agent in self._agents.items():
             try:
                 agent.report()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import fixtures
 
-#: Seconds to wait for anything. Usually it takes a few, but a busy machine takes longer.
+#: Seconds to wait for anything, also on a busy machine.
 TIMEOUT = 300.0
 #: The most bytes of a path in the kernel's sockaddr_un.
 MAX_SOCKET_PATH = 107
@@ -29,10 +29,7 @@ class LabError(Exception):
 
 
 def path_with(programs: Mapping[str, str]) -> str:
-    """Return a PATH with these programs; raise LabError if one is missing.
-
-    ``programs`` has the Debian package of each program.
-    """
+    """Return a PATH with these programs. Raises LabError if one is missing."""
     more = [
         str(directory)
         for pattern in MORE_DIRECTORIES
@@ -46,7 +43,7 @@ def path_with(programs: Mapping[str, str]) -> str:
 
 
 def socket_in(directory: Path, name: str) -> Path:
-    """Return the path of a Unix socket; raise LabError if it is too long for the kernel."""
+    """Return the path for a Unix socket. Raises LabError if it is too long."""
     path = directory / name
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         raise LabError(f"{path} is too long for a socket: set TMPDIR to a shorter path")
@@ -54,10 +51,7 @@ def socket_in(directory: Path, name: str) -> Path:
 
 
 class ReservedPort(fixtures.Fixture):
-    """Reserves a port of 127.0.0.1: the kernel gives it to no other process until the clean-up.
-
-    A server that sets SO_REUSEADDR can still listen on the port.
-    """
+    """Reserves a port of 127.0.0.1 for a server that sets SO_REUSEADDR."""
 
     number: int
 
@@ -72,8 +66,7 @@ class ReservedPort(fixtures.Fixture):
 class Daemon(fixtures.Fixture):
     """A server with its own directory, which reports by systemd's protocol when it is ready.
 
-    The clean-up ends the server, and deletes the directory. If the server has ended before without
-    ``stop``, the clean-up raises LabError.
+    The clean-up raises LabError if the server has already ended without ``stop``.
     """
 
     #: Programs that the server needs, with their Debian packages.
@@ -85,7 +78,7 @@ class Daemon(fixtures.Fixture):
     process: "subprocess.Popen[bytes]"
 
     def setUp(self) -> None:
-        """Set up the fixture; raise a LabError itself, not MultipleExceptions."""
+        """Set up the fixture. Raises LabError directly, not within MultipleExceptions."""
         try:
             super().setUp()
         except fixtures.MultipleExceptions as errors:
@@ -95,7 +88,7 @@ class Daemon(fixtures.Fixture):
             raise cause from None
 
     def stop(self, by: signal.Signals | None = None) -> None:
-        """Stop the server with the signal ``by``, or else ``ended_by``. Wait for its end."""
+        """Stop the server with a signal, and wait for its end."""
         self._stopped = True
         self.process.send_signal(by or self.ended_by)
         self.process.wait(TIMEOUT)
@@ -132,7 +125,7 @@ class Daemon(fixtures.Fixture):
         )
 
     def prepare(self, *command: str) -> None:
-        """Run a command in the directory until it ends; raise LabError if it fails."""
+        """Run a command in the directory. Raises LabError if it fails."""
         process = self._run(command, {})
         try:
             process.wait(TIMEOUT)
@@ -142,7 +135,7 @@ class Daemon(fixtures.Fixture):
             raise LabError(self._tell(f"{command[0]} failed with {process.returncode}"))
 
     def start(self, *command: str) -> None:
-        """Start the server, and return when it is ready; raise LabError if it does not start."""
+        """Start the server, and wait until it is ready. Raises LabError."""
         self._command, self._stopped = command, False
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind("")  # the kernel chooses a name outside of the file system
@@ -208,10 +201,10 @@ class Daemon(fixtures.Fixture):
 
 
 class PythonDaemon(Daemon):
-    """A server that is a Python file of this project. Its first argument is its directory."""
+    """A server that is a Python file of this project."""
 
     def start_program(self, program: Path, *arguments: str) -> None:
-        """Start a Python file as the server."""
+        """Start a Python file, with the directory as its first argument."""
         python = (sys.executable, "-I", "-W", "ignore")
         self.start(*python, str(program), str(self.directory), *arguments)
 

@@ -1,4 +1,4 @@
-"""A real Ironic, installed from PyPI, as a fixture for tests."""
+"""A fixture that runs a real Ironic for tests."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from wharfinger_harnesses.openstack import PAUSE, OpenStackService, Options
 class Ironic(OpenStackService):
     """Runs Ironic's conductor and API, and sends requests with the newest microversion.
 
-    The methods raise LabError if Ironic answers with an error.
+    Most methods raise LabError if Ironic answers with an error.
     """
 
     name = "ironic"
@@ -40,7 +40,7 @@ class Ironic(OpenStackService):
         owner: str | None = None,
         **fields: Any,
     ) -> str:
-        """Enroll a node with the hardware type `lab`; return its uuid."""
+        """Enroll a simulated node; return its uuid."""
         body = {
             "driver": "lab",
             "name": name,
@@ -67,11 +67,11 @@ class Ironic(OpenStackService):
         self._succeed("PATCH", f"/v1/nodes/{uuid}", changes)
 
     def set_traits(self, uuid: str, *traits: str) -> None:
-        """Replace the traits of a node by these."""
+        """Replace the traits of a node."""
         self._succeed("PUT", f"/v1/nodes/{uuid}/traits", {"traits": traits})
 
     def provision(self, uuid: str, target: str, **body: Any) -> None:
-        """Request a change of a node's provision state, without waiting for its end."""
+        """Request a change of a node's provision state."""
         path = f"/v1/nodes/{uuid}/states/provision"
         self._succeed("PUT", path, {"target": target, **body})
 
@@ -106,7 +106,7 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Let a node continue that stops or waits because of its ``extra["lab"]``, now or later."""
+        """Let a held or waiting node continue, now or later."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:
@@ -117,8 +117,7 @@ class Ironic(OpenStackService):
     def wait_for(self, uuid: str, state: str) -> dict[str, Any]:
         """Wait until a node is in this provision state; return the node.
 
-        Unless the state ends in -ing, also wait until Ironic has unlocked the node. Raise LabError
-        if the node fails, or does not reach the state in time.
+        Raises LabError if the node does not reach the state.
         """
 
         def arrived(node: Mapping[str, Any]) -> bool:
@@ -142,10 +141,9 @@ class Ironic(OpenStackService):
         return node
 
     def insert_nodes(self, count: int, **columns: Any) -> list[str]:
-        """Insert copies of the oldest node into Ironic's database; return their uuids.
+        """Insert copies of the oldest node into the database; return the new uuids.
 
-        The copies have new names and uuids, and the values of ``columns``. A value may be a
-        function that takes the copy's index. Raise LabError if there is no node.
+        A value of ``columns`` may be a function of the copy's index.
         """
         first = self.rows.read()
         if first is None:

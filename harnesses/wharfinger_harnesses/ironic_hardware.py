@@ -1,16 +1,15 @@
-"""Ironic's hardware type and deploy interface `lab`: simulated nodes that ``extra`` controls.
+"""Ironic's hardware type `lab`: simulated nodes that ``extra["lab"]`` controls.
 
-``extra["lab"]`` of a node may have the keys ``clean``, ``deploy`` and ``delete``, for the step of
-that name. Without a value, a step ends at once. The values are:
+It maps the steps ``clean``, ``deploy`` and ``delete`` to one of these values:
 
 ``hold``
-    the step stops in the middle until a test lets it continue;
+    the step stops until a test lets it continue;
 ``wait``
     the step waits as for a ramdisk until a test lets it continue; not for ``delete``;
 ``fail``
     the step fails.
 
-A test lets a node continue by a file with the node's uuid as its name in the directory `go`.
+The file `go/UUID` lets a node continue.
 """
 
 import time
@@ -41,11 +40,7 @@ def _may_continue(node: Any) -> bool:
     return _go_file(node).exists()
 
 
-def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
-    """Stop, wait or fail as the node's ``extra["lab"]`` says for the step ``what``.
-
-    Return ``waiting`` if the node has to wait, otherwise None. Raise RuntimeError to fail.
-    """
+def _simulate_step(task: Any, what: str, waiting: str | None = None) -> str | None:
     match task.node.extra.get("lab", {}).get(what):
         case "hold":
             while not _may_continue(task.node):
@@ -58,9 +53,8 @@ def _do(task: Any, what: str, waiting: str | None = None) -> str | None:
     return None
 
 
-def _with_go_files(task: Callable[..., object]) -> Callable[..., None]:
-    """Skip a periodic task while there are no files in `go`: it reads Ironic's database."""
-
+# The task reads Ironic's database, so it is skipped while no node may continue.
+def _only_with_go_files(task: Callable[..., object]) -> Callable[..., None]:
     @wraps(task)
     def run(*arguments: Any) -> None:
         if any(Path(CONF.state_path, "go").iterdir()):
@@ -70,24 +64,24 @@ def _with_go_files(task: Callable[..., object]) -> Callable[..., None]:
 
 
 class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
-    """Simulated deployment, cleaning and deletion, as the node's ``extra["lab"]`` says."""
+    """Simulated deployment, cleaning and deletion of nodes."""
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:
-        """Simulate the cleaning of a node; return CLEANWAIT if it has to wait."""
-        return _do(task, "clean", states.CLEANWAIT)
+        """Simulate the cleaning of a node."""
+        return _simulate_step(task, "clean", states.CLEANWAIT)
 
     @base.deploy_step(priority=90)  # type: ignore[untyped-decorator]
     def lab_deploy(self, task: Any) -> str | None:
-        """Simulate the deployment to a node; return DEPLOYWAIT if it has to wait."""
-        return _do(task, "deploy", states.DEPLOYWAIT)
+        """Simulate the deployment to a node."""
+        return _simulate_step(task, "deploy", states.DEPLOYWAIT)
 
     def tear_down(self, task: Any) -> str:
-        """Simulate the deletion of a node's instance; return the state DELETED."""
-        _do(task, "delete")
+        """Simulate the deletion of a node's instance."""
+        _simulate_step(task, "delete")
         return str(super().tear_down(task))
 
-    @_with_go_files
+    @_only_with_go_files
     @periodics.node_periodic(  # type: ignore[untyped-decorator]
         purpose="looking for nodes that may continue",
         spacing=0.1,

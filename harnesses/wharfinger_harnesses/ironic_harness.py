@@ -21,20 +21,15 @@ _TRAITS: Final = ("CUSTOM_FAST", "HW_CPU_X86_VMX")
 _CLASSES: Final = ("baremetal.gold", "baremetal.silver")
 #: The conductor group of the second host. The first host has the default group.
 _SECOND: Final = "second"
-#: The age of an unchanged node's last update, and the difference to that of the next node. A change
-#: feed may take a node for changed that was updated a few seconds before the latest one.
+#: The age of the last update of nodes that must not look changed, and the time between two nodes.
 _REST: Final = timedelta(hours=1)
 _APART: Final = timedelta(minutes=1)
-#: Seconds that the driver waits for an answer. Ironic takes tenths of a second.
+#: Seconds that the driver waits for an answer.
 _TIMEOUT: Final = 2
 
 
 class IronicHarness(ServiceHarness):
-    """Nodes of a real Ironic, which the driver reaches through a proxy.
-
-    A busy node is being cleaned, in the state "clean wait". Each host publishes the nodes of one
-    conductor group.
-    """
+    """Nodes of a real Ironic. A busy node is being cleaned."""
 
     patience = 2.0 * _TIMEOUT
     uses = unsupported("an instance uses a whole node, and the driver then reserves the node")
@@ -47,7 +42,6 @@ class IronicHarness(ServiceHarness):
         self._others: list[str] = []
 
     def start(self) -> None:
-        """Start an Ironic, and create a node; all other nodes are copies."""
         self._ironic = Ironic()
         self._serve(self._ironic)
         node = self._ironic.create_node(None)
@@ -57,7 +51,6 @@ class IronicHarness(ServiceHarness):
         self._first = self._read(node)
 
     def reset(self) -> None:
-        """Replace all nodes by three available ones."""
         self._proxy.expect()
         self._ironic.rows.clear()
         self._ironic.clear_goes()
@@ -70,7 +63,6 @@ class IronicHarness(ServiceHarness):
         return self._configuration(instance, "")
 
     def second_host(self, instance: str) -> str:
-        """Add two nodes to another conductor group, and return the configuration for this group."""
         self._others = self._make([datetime.now(UTC)] * 2, conductor_group=_SECOND)
         return self._configuration(instance, _SECOND)
 
@@ -87,12 +79,10 @@ conductor_group = {group}
         return [uuid for uuid in self._ironic.rows.uuids() if uuid not in self._others]
 
     def add(self) -> str:
-        """Add a node that has just become available."""
         [uuid] = self._make([datetime.now(UTC)])
         return uuid
 
     def grow(self, count: int) -> None:
-        """Add ``count`` nodes with an old last update, so that a change feed does not name them."""
         latest = datetime.now(UTC) - _REST - self._numbered * _APART
         self._make([latest - index * _APART for index in range(count)])
 
@@ -116,26 +106,22 @@ conductor_group = {group}
         return uuids
 
     def remove(self, thing: str) -> None:
-        """Delete a node; put a busy one into maintenance first."""
         self._removed[thing] = row = self._read(thing)
         if row.columns["provision_state"] != "available":
             self._ironic.set_maintenance(thing, "to be deleted")
         self._ironic.delete_node(thing)
 
     def put_back(self, thing: str) -> None:
-        """Insert a removed node again, with a new ``updated_at``."""
         now = _in_database(datetime.now(UTC))
         self._ironic.rows.write(self._removed.pop(thing), [{"updated_at": now}])
 
     def make_busy(self, thing: str) -> None:
-        """Let Ironic begin to clean a node."""
         self._ironic.provision(thing, "manage")
         self._ironic.wait_for(thing, "manageable")
         self._ironic.provision(thing, "provide")
         self._ironic.wait_for(thing, "clean wait")
 
     def make_free(self, thing: str) -> None:
-        """Let the cleaning of a node end."""
         self._ironic.go(thing)
         self._ironic.wait_for(thing, "available")
 

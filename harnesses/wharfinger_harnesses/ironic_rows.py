@@ -1,4 +1,4 @@
-"""Read and write nodes in Ironic's database directly, which is quicker than Ironic's API."""
+"""Read and write nodes in Ironic's database, which is quicker than Ironic's API."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Row:
 
 
 class Rows:
-    """The nodes in a database that has Ironic's schema."""
+    """The nodes in Ironic's database."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
@@ -32,10 +32,7 @@ class Rows:
             return [*connection.execute(select(nodes.c.uuid).order_by(nodes.c.id)).scalars()]
 
     def read(self, uuid: str | None = None) -> Row | None:
-        """Return the rows of a node, or None if there is no such node.
-
-        Without ``uuid``, the node is the oldest one.
-        """
+        """Return a node, by default the oldest one, or None without one."""
         nodes, traits = self._nodes, self._traits
         wanted = select(nodes).order_by(nodes.c.id)
         if uuid is not None:
@@ -50,15 +47,14 @@ class Rows:
                 [dict(trait) for trait in its.mappings()],
             )
 
-    def write(self, row: Row, nodes: Sequence[Mapping[str, Any]]) -> None:
-        """Insert a copy of a node and its traits for each item of ``nodes``.
-
-        An item has the columns in which its copy differs from ``row``.
-        """
-        if nodes:
+    def write(self, row: Row, changes: Sequence[Mapping[str, Any]]) -> None:
+        """Insert a copy of a node and its traits for each mapping of changed columns."""
+        if changes:
             with self._engine.begin() as connection:
-                connection.execute(insert(self._nodes), [{**row.columns, **node} for node in nodes])
-                self._give_traits(connection, row.traits, len(nodes))
+                connection.execute(
+                    insert(self._nodes), [{**row.columns, **more} for more in changes]
+                )
+                self._give_traits(connection, row.traits, len(changes))
 
     def _give_traits(
         self, connection: Connection, traits: Sequence[Mapping[str, Any]], count: int

@@ -1,8 +1,8 @@
-"""Run the real Ironic in one process: its conductor and its API, without a broker.
+"""Run the real Ironic in one process: its conductor and its API.
 
-Usage: `ironic_service.py DIRECTORY [PORT]`. An optional `ironic.conf` in the directory overrides
-the options of this module. The API listens on 127.0.0.1, on a free port if none is given. When it
-answers, the file `port` has the port. At SIGUSR1 the process reads `ironic.conf` again.
+Usage: `ironic_service.py DIRECTORY [PORT]`. Without PORT, the API uses a free one. The file `port`
+has the port. An optional `ironic.conf` in the directory overrides the options of this module. At
+SIGUSR1 the process reads it again.
 """
 
 import gc
@@ -89,7 +89,7 @@ lab = {_HARDWARE}:LabDeploy
 
 
 def install_hardware(directory: Path) -> None:
-    """Write a distribution with the entry points of `lab`, and put it on sys.path."""
+    """Let Ironic find the entry points of `lab`."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")
@@ -98,7 +98,7 @@ def install_hardware(directory: Path) -> None:
 
 
 def load_hardware() -> None:
-    """Import ironic_hardware.py from this directory, which is not on the import path."""
+    """Import the module ironic_hardware, which is beside this file."""
     spec = importlib.util.spec_from_file_location(
         _HARDWARE, Path(__file__).with_name(f"{_HARDWARE}.py")
     )
@@ -110,7 +110,7 @@ def load_hardware() -> None:
 
 
 def configure(directory: Path, port: int) -> None:
-    """Configure Ironic with the options of this module; `ironic.conf` overrides them."""
+    """Configure Ironic with the options of this module and of `ironic.conf`."""
     defaults = directory / "defaults.conf"
     defaults.write_text(_DEFAULTS.format(directory=directory))
     files = [path for path in (defaults, directory / "ironic.conf") if path.exists()]

@@ -1,4 +1,4 @@
-"""Count the calls of a driver to libvirt-python, and inject faults into them."""
+"""Record calls to libvirt-python, and inject faults into them."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ _XML: Final = frozenset({"XMLDesc"})
 
 
 class Calls:
-    """Counts and breaks the calls of all threads to libvirt.
+    """Records calls to libvirt, and injects faults into them.
 
     Only connections that open between ``attach`` and ``detach`` are affected.
     """
@@ -31,17 +31,17 @@ class Calls:
         self._xml: dict[str, str] = {}
 
     def forget(self) -> None:
-        """Forget all XML, so that STALE has none to repeat."""
+        """Forget the earlier answers, which the fault STALE would repeat."""
         with self._lock:
             self._xml.clear()
 
     def attach(self) -> None:
-        """Count the calls to libvirt from now on."""
+        """Record the calls of new connections from now on."""
         self._libvirt_open = libvirt.open
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """End the fault, release the calls that hang, and count no calls of new connections."""
+        """Leave new connections alone, and end the fault."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None
@@ -54,7 +54,7 @@ class Calls:
             return tuple(self._made)
 
     def expect(self, at: int | None, fault: Fault | None) -> None:
-        """Clear ``made``, and break the calls from now on, as ``Harness.expect`` describes."""
+        """Clear ``made``, and inject the fault from now on; without ``at`` into every call."""
         with self._lock:
             self._released.set()
             self._released = threading.Event()
@@ -62,18 +62,14 @@ class Calls:
             self._at, self._fault = at, fault
 
     def make(self, words: str, method: str, call: Callable[[], Any]) -> Any:
-        """Add ``words`` to ``made``, run ``call``, and return its result.
-
-        ``method`` is libvirt's name of the call. A fault can delay the call, return an old or
-        incomplete result, or raise an error.
-        """
+        """Record a call; return its result or simulate the fault."""
         fault, released = self._noted(words)
         if fault is Fault.HANG:
             released.wait()
         if fault is Fault.STALE and words in self._xml:
             return self._xml[words]
         if fault in (None, Fault.STALE, Fault.LATE):
-            answer = self._seen(call())
+            answer = self._recorded(call())
             if method in _XML:
                 self._xml[words] = answer
             if fault is Fault.LATE:
@@ -82,7 +78,7 @@ class Calls:
         if fault is Fault.HALF and method in _XML:
             xml: str = call()
             return xml[: len(xml) // 2]
-        raise _missing() if fault is Fault.MISSING and method in _XML else _broken()
+        raise _device_gone() if fault is Fault.MISSING and method in _XML else _daemon_stopped()
 
     def _noted(self, words: str) -> tuple[Fault | None, threading.Event]:
         with self._lock:
@@ -93,18 +89,16 @@ class Calls:
     def _open(self, uri: str | None = None) -> Any:
         call = self._libvirt_open
         if call is None:
-            raise _broken()
+            raise _daemon_stopped()
         return self.make(f"open {uri}", "open", lambda: call(uri))
 
-    def _seen(self, answer: Any) -> Any:
+    def _recorded(self, answer: Any) -> Any:
         if isinstance(answer, list):
-            return [self._seen(one) for one in answer]
-        return _Seen(answer, self) if isinstance(answer, _HANDLES) else answer
+            return [self._recorded(one) for one in answer]
+        return _RecordedHandle(answer, self) if isinstance(answer, _HANDLES) else answer
 
 
-class _Seen:
-    """Stands for a connection, device or domain of libvirt, and passes its calls to Calls."""
-
+class _RecordedHandle:
     def __init__(self, handle: Any, calls: Calls) -> None:
         self._handle = handle
         self._calls = calls
@@ -121,14 +115,12 @@ class _Seen:
         return make
 
 
-def _broken() -> libvirt.libvirtError:
-    """Return the error that libvirt 9.0 raises if its daemon has stopped."""
+def _daemon_stopped() -> libvirt.libvirtError:
     code, domain = libvirt.VIR_ERR_INTERNAL_ERROR, libvirt.VIR_FROM_RPC
     return _error(code, domain, "internal error: %s", "client socket is closed")
 
 
-def _missing() -> libvirt.libvirtError:
-    """Return the error that libvirt raises for a device that is gone."""
+def _device_gone() -> libvirt.libvirtError:
     code, domain = libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_FROM_NODEDEV
     return _error(code, domain, "Node device not found: %s", "no node device with that name")
 

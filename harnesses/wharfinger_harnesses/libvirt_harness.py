@@ -33,10 +33,7 @@ _TIMEOUT: Final = 4.0
 
 
 class LibvirtHarness(Harness):
-    """A host with GPUs. Each GPU except the first is a thing.
-
-    The first GPU always stays, since the driver raises if no device offers the configured type.
-    """
+    """A host with GPUs. Each GPU except the first is a thing."""
 
     patience = 1.5 * _TIMEOUT
     faults = frozenset(Fault) - {Fault.FORBIDDEN}  # the same as DENIED here
@@ -45,6 +42,7 @@ class LibvirtHarness(Harness):
         super().__init__(directory, placement)
         self._path: Final = directory / "host.xml"
         self._calls: Final = Calls()
+        #: Always stays, since the driver raises if no device offers the configured type.
         self._first: Final = Gpu(number=1)
         self._numbers = self._first.number
         self._gpus: dict[str, Gpu] = {}
@@ -59,7 +57,6 @@ class LibvirtHarness(Harness):
         self._calls.detach()
 
     def reset(self) -> None:
-        """Replace all GPUs but the first by two unused ones."""
         self.expect()
         self._numbers = self._first.number
         self._gpus, self._removed, self._domains = {}, {}, {}
@@ -69,7 +66,6 @@ class LibvirtHarness(Harness):
         return self._configuration(instance, NODE, self._path)
 
     def second_host(self, instance: str) -> str:
-        """Return the configuration for a host with equal GPUs at the same PCI addresses."""
         path = self.directory / "second.xml"
         path.write_text(host_xml([self._first, _gpu(self._first.number + 1)], {}))
         return self._configuration(instance, f"{NODE}-2", path)
@@ -109,7 +105,7 @@ class LibvirtHarness(Harness):
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Create an mdev of another type on a GPU, so that it can have none of the enabled type."""
+        # With an mdev of another type, a GPU can have none of the enabled type.
         self._hold(thing, OTHER, 1)
 
     def make_free(self, thing: str) -> None:
@@ -123,23 +119,17 @@ class LibvirtHarness(Harness):
         }
 
     def change(self, thing: str) -> None:
-        """Increase the number of mdevs that a GPU can have."""
         gpu = self._gpus[thing]
         self._gpus[thing] = replace(gpu, capacity=gpu.capacity + _MORE)
         self._write()
 
     def use(self, thing: str) -> None:
-        """Create one more mdev of the enabled type on a GPU."""
         self._hold(thing, OFFERED, self._gpus[thing].count + 1)
 
     def restart(self) -> None:
         """Do nothing: libvirt's test driver only reads the file."""
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Break the calls to libvirt from now on, as ``Harness.expect`` describes.
-
-        On a call without XML, STALE has no effect, and HALF and MISSING are like RAISE.
-        """
         self._calls.expect(at, fault)
 
     def forget(self) -> None:
@@ -150,7 +140,7 @@ class LibvirtHarness(Harness):
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
-        """Create two domains with mdevs; return the layout that nova published before Stein."""
+        """Return the layout that nova published before Stein."""
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)
         self._hold(two, OFFERED, 2)
@@ -193,7 +183,6 @@ class LibvirtHarness(Harness):
 
 
 def _gpu(number: int) -> Gpu:
-    """Return the GPU with this number."""
     return Gpu(number=number, capacity=CAPACITIES[OFFERED] + _MORE * (number % 2))
 
 

@@ -82,17 +82,14 @@ class Gpu:
         )
 
 
-def host_xml(gpus: Iterable[Gpu], domains: Mapping[str, Iterable[str]]) -> str:
-    """Return the XML of a host with these GPUs and domains.
-
-    ``domains`` has the mdevs of each domain, by domain uuid.
-    """
+def host_xml(gpus: Iterable[Gpu], mdevs_by_domain: Mapping[str, Iterable[str]]) -> str:
+    """Return the XML of a host with these GPUs and domains."""
     return (
         f"<node><cpu><mhz>2900</mhz><model>x86</model><active>{CPUS}</active>"
         f"<nodes>1</nodes><sockets>1</sockets><cores>{CPUS}</cores><threads>1</threads></cpu>"
         f"<memory>{MEMORY_MB * 1024}</memory>"
         + "".join(gpu.xml() for gpu in gpus)
-        + "".join(_domain_xml(uuid, mdevs) for uuid, mdevs in domains.items())
+        + "".join(_domain_xml(uuid, mdevs) for uuid, mdevs in mdevs_by_domain.items())
         + "</node>"
     )
 

@@ -1,4 +1,4 @@
-"""A compute driver for nova: nova's fake driver, with the nodes that an HTTP service lists."""
+"""nova's fake driver, with the nodes that an HTTP service lists."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -25,22 +25,19 @@ CONF.register_opts(
 
 
 class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
-    """nova's fake driver, with many nodes instead of one. Each node has a child provider."""
+    """A compute driver with simulated nodes, each with a child provider."""
 
     def __init__(self, virtapi: Any) -> None:
         super().__init__(virtapi)
         self._fleet: dict[str, Any] = {}
 
     def init_host(self, host: str) -> None:
-        """Keep the host name, and request the list of nodes."""
+        """Request the list of nodes."""
         self._host = host
         self.get_available_nodes(refresh=True)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the names of the nodes; with ``refresh``, request the list first.
-
-        Raise VirtDriverNotReady if the request fails.
-        """
+        """Return the names of the nodes. Raises VirtDriverNotReady."""
         if refresh:
             try:
                 answer = requests.get(CONF.fleet.url, timeout=CONF.fleet.timeout)
@@ -55,17 +52,14 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
         return {node_uuid(name): name for name in self.get_available_nodes(refresh)}
 
     def get_available_resource(self, nodename: str) -> dict[str, Any]:
-        """Return the fake driver's figures, with the CPUs in the HTTP service's list of nodes."""
+        """Return the resources of a node."""
         resource: dict[str, Any] = super().get_available_resource(nodename)
         return resource | {"uuid": node_uuid(nodename), "vcpus": self._fleet[nodename]["vcpus"]}
 
     def update_provider_tree(
         self, provider_tree: Any, nodename: str, allocations: Any = None
     ) -> None:
-        """Describe a node and its child; move the ``allocations`` of CUSTOM_MAGIC to the child.
-
-        Raise ReshapeNeeded without ``allocations`` if the root still has the child's inventory.
-        """
+        """Describe a node and its child. Raises ReshapeNeeded if it needs the allocations."""
         node, child = self._fleet[nodename], f"{nodename}-magic"
         root = provider_tree.data(nodename)
         if MAGIC in root.inventory and allocations is None:
@@ -88,7 +82,7 @@ class FleetDriver(fake.MediumFakeDriver):  # type: ignore[misc]
 
 
 def node_uuid(name: str) -> str:
-    """Return the uuid of a node, which is the same in each process."""
+    """Return the uuid of a node, computed from its name."""
     return str(uuid5(NAMESPACE_DNS, name))
 
 

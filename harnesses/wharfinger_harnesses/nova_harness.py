@@ -25,11 +25,9 @@ _FILE: Final = "nodes.json"
 
 
 class NovaHarness(Harness):
-    """Nodes of nova's fake driver, each with a child provider. A busy node is fully reserved.
+    """Nodes of nova's fake driver, each with a child provider."""
 
-    There is no ``second_host``, since all driver instances of a process share nova's configuration.
-    """
-
+    # No second_host: all driver instances of a process share nova's configuration.
     patience = 2.0 * _TIMEOUT
 
     def __init__(self, directory: Path, placement: Placement) -> None:
@@ -42,7 +40,6 @@ class NovaHarness(Harness):
         self._port = 0
 
     def start(self) -> None:
-        """Start the service and its proxy, and write nova's configuration."""
         self._open.callback(self._service.close)
         self._serve()
         self._proxy = Proxy(f"http://127.0.0.1:{self._port}")
@@ -76,7 +73,6 @@ nova_config = {self.directory / "nova.conf"}
 """
 
     def reset(self) -> None:
-        """Replace all nodes by three new ones with different numbers of CPUs."""
         self._proxy.expect()
         self._nodes, self._removed, self._numbered = {}, {}, 0
         self.grow(_COUNT)
@@ -103,7 +99,6 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def make_busy(self, thing: str) -> None:
-        """Mark a node as busy, so that the compute driver reserves it."""
         self._nodes[thing]["busy"] = True
         self._write()
 
@@ -112,12 +107,11 @@ nova_config = {self.directory / "nova.conf"}
         self._write()
 
     def change(self, thing: str) -> None:
-        """Add CPUs to a node."""
         self._nodes[thing]["vcpus"] += 1000
         self._write()
 
     def use(self, thing: str) -> None:
-        """Note in the list that a node has an instance; the compute driver ignores it."""
+        # The compute driver ignores it.
         self._nodes[thing]["instances"] = 1
         self._write()
 
@@ -132,7 +126,6 @@ nova_config = {self.directory / "nova.conf"}
         }
 
     def use_old_layout(self) -> OldLayout:
-        """Return a layout whose root, the first node, has CUSTOM_MAGIC, used by two consumers."""
         (node, *_) = self._nodes.values()
         return OldLayout(
             inventories={

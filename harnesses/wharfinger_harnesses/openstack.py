@@ -19,10 +19,7 @@ Options = Mapping[str, Mapping[str, Any]]
 
 
 class OpenStackService(PythonDaemon):
-    """A service on 127.0.0.1, which starts with an empty database.
-
-    ``url`` is the URL of its API. Later ``options`` override earlier ones.
-    """
+    """An OpenStack service on 127.0.0.1. Later options override earlier ones."""
 
     #: The name of the service, which its files have, too.
     name: ClassVar[str]
@@ -58,7 +55,7 @@ class OpenStackService(PythonDaemon):
         self.start_program(self.service_program, str(self.port), *arguments)
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> requests.Response:
-        """Send a request, and return the answer, also if it is an error."""
+        """Send a request; return the answer, even an error."""
         return requests.request(
             method,
             f"{self.url}{path}",

@@ -1,4 +1,4 @@
-"""Common code of the harnesses of Ironic and Cyborg: a service behind the kit's proxy."""
+"""Common code of the harnesses of Ironic and Cyborg."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -30,7 +30,6 @@ class ServiceHarness(Harness):
         self._open.close()
 
     def restart(self) -> None:
-        """Kill the service, and start it again with the same database."""
         self._service.stop()
         self._service.start_again()
 
