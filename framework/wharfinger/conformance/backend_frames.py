@@ -13,10 +13,7 @@ _OBSERVED: Final = str(Path(__file__).with_name("driver_observer.py"))
 
 
 class BackendFrames:
-    """Recognizes stack frames that run code of the harness.
-
-    In a file that also has code of the driver, only methods of the harness count.
-    """
+    """Recognizes stack frames that run code of the harness."""
 
     def __init__(self, harness: Harness | None, driver_class: type) -> None:
         own = getattr(harness, "_harness", harness)
@@ -27,10 +24,7 @@ class BackendFrames:
         self._file: Final = None if _file_of(type(own)) in theirs else _file_of(type(own))
 
     def is_running(self, frame: FrameType | None) -> bool:
-        """Return whether a frame, or one of its callers, runs code of the harness.
-
-        Search only the callers up to the kit's call of the driver.
-        """
+        """Return whether a frame, or a caller of it, runs code of the harness."""
         while frame is not None and frame.f_code.co_filename != _OBSERVED:
             if id(frame.f_locals.get("self")) in self._ids:
                 return True
@@ -40,7 +34,7 @@ class BackendFrames:
         return False
 
     def is_answering(self) -> bool:
-        """Return whether any thread runs code of the harness, or a proxy has an open call."""
+        """Return whether the harness may be answering a call now."""
         if any(one.has_open_calls for one in self._proxies):
             return True
         return any(map(self.is_running, sys._current_frames().values()))

@@ -15,28 +15,23 @@ _PAUSE: Final = 0.02
 
 @dataclass
 class _Expected:
-    """The arguments of the last ``expect``, and the calls since then.
-
-    The next ``expect`` sets the event ``over``.
-    """
-
     at: int | None = None
     fault: Fault | None = None
     calls: list[str] = field(default_factory=list)
+    #: Set by the next ``expect``.
     over: threading.Event = field(default_factory=threading.Event)
 
 
 class Proxy:
     """Passes a driver's calls on to the backend at ``url``, and injects faults.
 
-    The harness configures the driver with the URL of the proxy in place of the backend's. Only
-    HALF, STALE and LATE can pass a call on. The faults have these effects:
+    Configure the driver with the URL of the proxy. The faults have these effects:
 
     - RAISE resets the connection.
     - HANG resets the connection at the next ``expect``.
-    - ERROR, DENIED, FORBIDDEN and MISSING answer 503, 401, 403 and 404, with the body ``{}``.
-    - HALF passes the call on, and returns the first half of the answer's body. If the answer has no
-      body, it resets the connection.
+    - ERROR, DENIED, FORBIDDEN and MISSING answer 503, 401, 403 and 404.
+    - HALF passes the call on, and returns half of the answer's body. If there is no body, it
+      resets the connection.
     - STALE repeats the last answer to the same GET or HEAD request. A call without one passes.
     - LATE passes the call on, and returns the answer at the next ``expect``.
 
@@ -54,7 +49,7 @@ class Proxy:
         self._relay: Relay | None = None
 
     def start(self) -> None:
-        """Listen on a free port of 127.0.0.1. The backend need not run yet."""
+        """Listen on a free port of 127.0.0.1."""
         self._relay = Relay(self._backend.netloc, self._next)
         self.url = self._backend._replace(netloc=f"127.0.0.1:{self._relay.server_port}").geturl()
         threading.Thread(target=self._relay.serve_forever, args=(_PAUSE,), daemon=True).start()

@@ -32,7 +32,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """The fault that a call meets, if any, and the event for which HANG and LATE wait."""
+    """The fault that a call meets, if any, and the event that releases the call."""
 
     fault: Fault | None
     over: threading.Event
@@ -59,10 +59,7 @@ _OWN_ANSWERS: Final = {
 
 
 class Relay(ThreadingHTTPServer):
-    """Passes calls on to ``backend``, which is "host:port", or injects a fault.
-
-    ``fate`` takes a call, such as "GET /v1/nodes", and returns its Fate.
-    """
+    """Passes calls on to a backend ("host:port"), or injects faults."""
 
     request_queue_size = 128
 
@@ -85,13 +82,14 @@ class Relay(ThreadingHTTPServer):
         return bool(self._open)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer a call in a new thread. The call counts as open until it is answered."""
+        """Answer a call in a new thread."""
         self._open.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """Close the connection. A ``socket.shutdown`` before it would hide a reset."""
+        """Close the connection."""
         self._open.discard(request)
+        # The base class calls socket.shutdown, which would hide a reset.
         self.close_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
@@ -131,22 +129,20 @@ class _Call(BaseHTTPRequestHandler):
         self._tell(answer, answer.body[:kept])
 
     def _answer(self, fault: Fault | None, body: bytes | None) -> _Answer | None:
-        """Return the answer for the driver; None means a reset connection."""
         match fault:
             case Fault.HANG | Fault.RAISE:
                 return None
             case _ if fault in _OWN_ANSWERS:
                 return _OWN_ANSWERS[fault]
-        request = self._request()
-        if fault is Fault.STALE and request in self.server.answers:
-            return self.server.answers[request]
-        answer = self._ask(body)
+        key = self._answer_key()
+        if fault is Fault.STALE and key in self.server.answers:
+            return self.server.answers[key]
+        answer = self._ask_backend(body)
         if answer is not None and self.command in _SAFE_METHODS:
-            self.server.answers[request] = answer
+            self.server.answers[key] = answer
         return answer
 
-    def _request(self) -> object:
-        """Return the key of the request in ``answers``."""
+    def _answer_key(self) -> object:
         conditions = frozenset(
             (name.lower(), value)
             for name, value in self.headers.items()
@@ -154,8 +150,7 @@ class _Call(BaseHTTPRequestHandler):
         )
         return self.command, self.path, conditions
 
-    def _ask(self, body: bytes | None) -> _Answer | None:
-        """Pass the call on; return the backend's answer; None without a complete one."""
+    def _ask_backend(self, body: bytes | None) -> _Answer | None:
         connection = http.client.HTTPConnection(self.server.backend)
         try:
             # The Host header stays that of the driver, so links in the answer lead to the proxy.

@@ -10,16 +10,13 @@ from wharfinger.conformance.subject import Subject
 
 #: Files with the identity of a machine.
 _OF_MACHINE: Final = ("/etc/machine-id", "/sys/class/dmi/id/product_uuid")
-#: The most bytes that are read of a file, and the most objects of a harness that are searched.
+#: The most bytes read of a file, and the most objects searched in a harness.
 _LONGEST: Final = 1_000_000
 _MOST: Final = 100_000
 
 
 def contains(subject: Subject, uuid: str) -> bool:
-    """Return whether a harness's data or this machine's identity has a uuid.
-
-    The data are the harness's attributes, files and configuration.
-    """
+    """Return whether the harness's data or this machine's identity contains a uuid."""
     sought = _plain(uuid)
     return any(sought in _plain(text) for text in _texts(subject))
 
@@ -35,7 +32,7 @@ def _texts(subject: Subject) -> Iterator[str]:
         return
     yield harness.configuration(subject.instance_name)
     yield from (_read(path) for path in sorted(harness.directory.rglob("*")) if path.is_file())
-    yield from _strings(getattr(harness, "own", harness))
+    yield from _texts_of_attributes(getattr(harness, "own", harness))
 
 
 def _read(path: Path) -> str:
@@ -44,8 +41,7 @@ def _read(path: Path) -> str:
     return ""
 
 
-def _strings(harness: object) -> Iterator[str]:
-    """Yield the texts in a harness's attributes, including nested ones."""
+def _texts_of_attributes(harness: object) -> Iterator[str]:
     package = type(harness).__module__.partition(".")[0]
     seen: set[int] = set()
     # The attribute placement has the uuids that the driver has published.

@@ -20,7 +20,7 @@ _LABEL: Final = "wharfinger"
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """Return the badge for the facts of a report: each profile with its verdict."""
+    """Return the badge for the facts of a report."""
     words = [
         _LABEL,
         *(

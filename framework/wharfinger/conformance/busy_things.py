@@ -13,13 +13,7 @@ from wharfinger.providers.device_function_traits import function_traits
 
 
 class BusyThings:
-    """Makes things of the harness busy and free, and checks Placement.
-
-    ``before`` has the contents of Placement from before a thing was busy. The providers of busy
-    things and their descendants must be fully reserved. All other providers must be as in
-    ``before``. A busy device may also have another function trait, and other providers of its
-    ``programming_scope`` may be reserved.
-    """
+    """Makes things busy and free, and compares Placement with the expected contents."""
 
     def __init__(self, subject: Subject, publishing: Publishing) -> None:
         self._subject: Final = subject
@@ -35,26 +29,20 @@ class BusyThings:
         self._busy.append(thing)
 
     def make_free(self, thing: str) -> None:
-        """Let the harness make a thing free, and run cycles until Placement shows it free.
-
-        Give up after some tries; then ``see`` raises Violation.
-        """
+        """Let the harness make a thing free, and run cycles that should release its provider."""
         self._subject.harness.make_free(thing)
         self._busy.remove(thing)
         self._publishing.settle_free(lambda now: now == self.expected(now))
 
     def see(self, when: str) -> None:
-        """Raise Violation unless Placement is as BusyThings describes.
-
-        The message begins with ``when``, such as "after a poll".
-        """
+        """Raise Violation unless Placement has the expected contents."""
         now = self._subject.placement.contents()
         expected = self.expected(now)
         if now != expected:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Check Placement as ``see`` does, but without the providers at and below busy things."""
+        """Raise Violation unless all providers outside the busy things are as expected."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():
@@ -63,10 +51,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def expected(self, now: Contents) -> Contents:
-        """Return the contents that Placement must have; ``now`` has its present contents.
-
-        Where the programming of a busy device may change a value, take that of ``now``.
-        """
+        """Return the contents that Placement must have, given its contents now."""
         expected = {**self.before}
         for name in self._concerned():
             expected[name] = _reserved(expected[name])
@@ -74,11 +59,12 @@ class BusyThings:
             if name in now and now[name] == _reserved(expected[name]):
                 expected[name] = now[name]
         for thing in self._busy if self._programs else ():
-            self._allow_functions(thing, expected, now)
+            self._copy_changed_functions(thing, expected, now)
         return expected
 
-    def _allow_functions(self, thing: str, expected: dict[str, Provider], now: Contents) -> None:
-        """Copy a busy thing's function traits from ``now``, if its function may have changed."""
+    def _copy_changed_functions(
+        self, thing: str, expected: dict[str, Provider], now: Contents
+    ) -> None:
         held = self._function(thing)
         if held == self._held.get(thing) is not UNKNOWN:
             return

@@ -1,6 +1,5 @@
-"""Set the clocks of this process ahead, so that time passes for a driver without waiting.
+"""Set the clocks of this process ahead, so that drivers need not wait.
 
-The C functions of the clocks are replaced, since a driver may have imported a clock before.
 Timeouts and processor times do not change.
 """
 
@@ -15,7 +14,7 @@ _POINTER: Final = ctypes.c_void_p
 #: A C function that takes no arguments or a tuple, and one that takes an array and keywords.
 _PLAIN: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER)
 _FAST: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, _POINTER, ctypes.c_ssize_t, _POINTER)
-#: As _PLAIN, for a function whose arguments ``later`` needs.
+#: _PLAIN for a function whose arguments ``later`` needs.
 _ASKED: Final = ctypes.PYFUNCTYPE(ctypes.py_object, _POINTER, ctypes.py_object)
 _NANOSECONDS: Final = 10**9
 #: The clocks that count the time of a processor.
@@ -37,9 +36,8 @@ class _Builtin(ctypes.Structure):
     )
 
 
+# Replaces a C function, since a driver may have imported the clock before.
 class _Clock:
-    """A replaceable C function that returns the time; ``later`` adds the shift to its result."""
-
     def __init__(self, clock: Any, signature: Any, later: Callable[..., Any]) -> None:
         self._definition: Final = _Builtin.from_address(id(clock)).definition.contents
         self._real: Final = self._definition.function
@@ -57,8 +55,6 @@ class _Clock:
 
 
 class _Shift:
-    """The replaced clocks, and the seconds by which they are ahead."""
-
     def __init__(self) -> None:
         self.seconds = 0
         self.clocks: tuple[_Clock, ...] = ()
@@ -68,7 +64,7 @@ _SHIFT: Final = _Shift()
 
 
 def advance(seconds: int) -> None:
-    """Set the clocks of this process ahead by more seconds; a negative number sets them back."""
+    """Advance the clocks of this process; a negative number sets them back."""
     if not _SHIFT.clocks:
         _SHIFT.clocks = _clocks()
     _SHIFT.seconds += seconds

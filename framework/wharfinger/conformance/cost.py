@@ -1,4 +1,4 @@
-"""Measure calls to a driver in lines of Python and processor time, and judge the growth."""
+"""Measure the cost of calls to a driver, and judge its growth."""
 
 import gc
 import sys
@@ -36,16 +36,13 @@ class DriverTime(CallObserver):
         self._began = time.thread_time()
 
     def after(self, method: str) -> None:
-        """Add the processor time that this thread used in the call to ``seconds``."""
+        """Stop measuring the call."""
         self.is_running = False
         self.seconds += time.thread_time() - self._began
 
 
 def lines_of(subject: Subject, work: Callable[[], object]) -> int:
-    """Run ``work``; return how many lines of Python its calls to the driver execute.
-
-    A line counts each time that it runs. Lines of the harness do not count.
-    """
+    """Run ``work``; return how many lines of Python its calls to the driver execute."""
     lines = 0
     others = tuple(_files_of_harness(subject))
 
@@ -57,7 +54,7 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
-    with _observing(subject) as driver_time:
+    with _timing(subject) as driver_time:
         sys.settrace(trace)
         try:
             work()
@@ -68,17 +65,17 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 
 def run_unobserved(subject: Subject, work: Callable[[], object]) -> None:
     """Run ``work`` without the slow process observer."""
-    with _observing(subject):
+    with _timing(subject):
         work()
 
 
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:
-    """Run ``work`` several times; return the least processor time of its calls to the driver.
+    """Run ``work`` repeatedly; return the least processor time of its calls to the driver.
 
     The unit is the time of a fixed loop.
     """
     figures, loops = [], []
-    with _observing(subject) as time_of_driver, _without_collection():
+    with _timing(subject) as time_of_driver, _without_collection():
         for _ in range(runs):
             loops.append(_time_of_loops())
             time_of_driver.seconds = 0.0
@@ -88,20 +85,13 @@ def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -
 
 
 def is_quadratic(figures: Sequence[float], most: float, slack: float) -> bool:
-    """Return whether a cost grows faster than linearly, from its figures at n, 2n and 4n things.
-
-    The increase from 2n to 4n may be at most ``most`` times the increase from n to 2n, plus
-    ``slack``.
-    """
+    """Return whether a cost at n, 2n and 4n things grows clearly faster than linearly."""
     one, two, four = figures
     return four - two > most * max(two - one, 0) + slack
 
 
 def takes_quadratic_time(times: Sequence[float]) -> bool:
-    """Return whether processor times grow quadratically, if the things double each time.
-
-    Only the last three times count. Return False for fewer, or for short times.
-    """
+    """Return whether processor times grow quadratically while the number of things doubles."""
     last = times[-3:]
     if len(last) < len(range(3)) or last[-1] < _SHORT:
         return False
@@ -120,8 +110,7 @@ def _file_of(kind: type) -> str:
 
 
 @contextmanager
-def _observing(subject: Subject) -> Iterator[DriverTime]:
-    """Measure the driver's processor time in the block, without the slow process observer."""
+def _timing(subject: Subject) -> Iterator[DriverTime]:
     observer, observers = DriverTime(), subject.observers
     kept = [*observers]
     observers[:] = [*(one for one in kept if one is not subject.process), observer]

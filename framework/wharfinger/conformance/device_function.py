@@ -4,7 +4,7 @@ from typing import Final
 
 from wharfinger.driver import ComputeDriver
 
-#: Stands for the function of a device if ``current_function`` raises.
+#: The function of a device if ``current_function`` raises.
 UNKNOWN: Final = object()
 
 

@@ -1,8 +1,4 @@
-"""Measure from another process how long the calls to a driver take.
-
-The driver's process writes to shared memory which method runs. Time in which one of its threads, or
-a process that it has started, waits for a processor does not count.
-"""
+"""Measure from another process how long the calls to a driver take."""
 
 import mmap
 import struct
@@ -15,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-#: The number of beginnings and ends of calls; then for the driver and for the harness the fields
-#: of a _Party.
+#: The number of beginnings and ends of calls, and the _Party of the driver and of the harness.
 _PAGE: Final = struct.Struct("Qq48sq48s")
 _NAME_BYTES: Final = 48
 #: The value of ``running`` if neither the driver nor the harness runs.
@@ -24,7 +19,7 @@ _KIT: Final = "the kit"
 
 
 class RunningCalls:
-    """Writes to shared memory which calls to the driver and to the harness are in progress."""
+    """Shows another process which method of the driver or the harness runs."""
 
     def __init__(self, path: Path) -> None:
         with path.open("r+b") as file:
@@ -66,7 +61,7 @@ class RunningCalls:
 class DriverClock:
     """Adds up the time of the calls to a driver in another process.
 
-    Call ``read`` often: it counts all time since the last ``read`` if a call is in progress now.
+    Only ``read`` looks whether a call is in progress: call it often.
     """
 
     def __init__(self, path: Path, pid: int) -> None:
@@ -89,7 +84,7 @@ class DriverClock:
 
     @property
     def still(self) -> float:
-        """Seconds since a call to the driver or to the harness last began or ended."""
+        """Seconds in which no call to the driver or the harness began or ended."""
         return self._still.seconds
 
     def restart(self) -> None:
@@ -99,10 +94,10 @@ class DriverClock:
         self._still.clear()
 
     def read(self) -> None:
-        """Read from the shared memory which calls are in progress, and update the attributes."""
+        """Update the attributes from the shared memory."""
         count, *parts = _PAGE.unpack_from(self._page)
         driver, harness = _Party.of(*parts[:2]), _Party.of(*parts[2:])
-        now, waited = time.monotonic(), _waited_for_processor(self.pid)
+        now, waited = time.monotonic(), _seconds_waited_for_processor(self.pid)
         elapsed, self._last = now - self._last, now
         waits = {one: all - self._waited.get(one, 0.0) for one, all in waited.items()}
         self._waited = waited
@@ -133,11 +128,6 @@ class DriverClock:
 
 
 class _Time:
-    """Adds up time, and subtracts the wait of the thread that waited longest for a processor.
-
-    The sum of all waits could be longer than the time.
-    """
-
     def __init__(self) -> None:
         self.clear()
 
@@ -152,11 +142,11 @@ class _Time:
 
     @property
     def seconds(self) -> float:
+        # The sum of all waits could be longer than the time.
         return self._elapsed - max(self._waits.values(), default=0.0)
 
 
-def _waited_for_processor(pid: int) -> Mapping[int, float]:
-    """Return the seconds that each thread of a process and of its descendants has waited."""
+def _seconds_waited_for_processor(pid: int) -> Mapping[int, float]:
     waited, processes = {}, [pid]
     for process in processes:  # grows meanwhile
         with suppress(OSError):  # the process has ended
@@ -172,8 +162,6 @@ def _waited_for_processor(pid: int) -> Mapping[int, float]:
 
 @dataclass
 class _Party:
-    """The number of calls to the driver, or to the harness, in progress, and the latest method."""
-
     #: The number of calls in progress.
     calls: int = 0
     #: The method of the call that began or ended last.

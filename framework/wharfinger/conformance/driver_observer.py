@@ -17,7 +17,7 @@ _METHODS: Final = tuple(
 
 
 class CallObserver(Protocol):
-    """Is notified of each call to a method of a driver, in the thread that calls it."""
+    """Is notified of the calls to a driver, in the thread of the call."""
 
     def before(self, method: str) -> None:
         """A call begins."""
@@ -27,10 +27,7 @@ class CallObserver(Protocol):
 
 
 def observe(driver: ComputeDriver, observers: Sequence[CallObserver]) -> None:
-    """Notify observers of every later call to a driver.
-
-    The list of observers may change later. Calls of the driver to its own methods do not count.
-    """
+    """Notify observers of later calls to a driver. Their list may change later."""
     inside = threading.local()
     for name in _METHODS:
         setattr(driver, name, _observed(name, getattr(driver, name), observers, inside))

@@ -20,5 +20,5 @@ class NotShown(Exception):
 class Unproven(NotShown):
     """A rule cannot be checked, or only in part ("unproven").
 
-    If only an optional method is missing, declare it in the rule instead (``needs``, ``wants``).
+    Optional methods are declared in the rule instead (``needs``, ``wants``).
     """

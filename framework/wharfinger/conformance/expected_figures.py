@@ -1,4 +1,4 @@
-"""Compare totals and traits in Placement with those that the harness reads from the backend."""
+"""Compare figures in Placement with those that the harness reads from the backend."""
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Expected
@@ -14,18 +14,18 @@ ALL_ALIKE = "all things of the harness have the same figures and traits, and it 
 
 
 def see_as_expected(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless each thing has the totals and traits of ``Harness.expected``.
+    """Compare things with ``Harness.expected``, unless it is missing or WHF-221 is broken.
 
-    Do nothing if the harness has no ``expected``, or a check found WHF-221 broken.
+    Raises Violation and NotShown.
     """
     if subject.can("expected") and are_kept_so_far(subject, (FIGURES,)):
         see_figures(subject, contents)
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless each thing has the totals and traits of ``Harness.expected``.
+    """Raise Violation unless Placement has the figures of ``Harness.expected``.
 
-    A thing may have other traits. Raise NotShown if ``expected`` names an unknown thing.
+    Raises NotShown.
     """
     harness = subject.harness
     expected = harness.expected()

@@ -14,7 +14,7 @@ class Fault(StrEnum):
     HALF = "half an answer"
     #: The backend answers with an error of its own kind, such as an HTTP status.
     ERROR = "an error answer"
-    #: The backend denies access: it does not accept the driver's credentials, such as HTTP 401.
+    #: The backend does not accept the driver's credentials, such as HTTP 401.
     DENIED = "a denial of access"
     #: The backend accepts the credentials and forbids this call, such as HTTP 403.
     FORBIDDEN = "a forbidden answer"

@@ -1,7 +1,4 @@
-"""Play a fixed history with and without faults, and compare the contents of Placement.
-
-Each step of the history changes the backend, and then runs cycles of the driver.
-"""
+"""Play a fixed history of backend changes with and without faults, and compare Placement."""
 
 import os
 import random
@@ -57,10 +54,7 @@ class Driving(Protocol):
     """A driver that publishes, in this process or in another one."""
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle, and return its problems. Start the driver first if it does not run.
-
-        The types are "sync", "poll" and "drift". "restart" only starts the driver anew.
-        """
+        """Run a "sync", "poll" or "drift" cycle, or "restart" the driver; return the problems."""
 
     def stop(self) -> None:
         """Stop the driver if it runs."""
@@ -74,7 +68,7 @@ class Here:
         self._publishing: Publishing | None = None
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle or restart the driver; return the problems, also a WharfingerError."""
+        """Run a cycle or restart the driver; return the problems."""
         try:
             if cycle_type == "restart":
                 self.stop()
@@ -105,10 +99,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A fault to inject into one backend call of one step of the history.
-
-    ``step`` is the index of the step, ``at`` that of the call, and ``call`` the text of the call.
-    """
+    """A fault to inject into one backend call of one step of the history."""
 
     step: int
     at: int
@@ -126,7 +117,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step that was played: a change of the backend, and the cycles after it."""
+    """A played step: a change of the backend, and the cycles after it."""
 
     #: The change, such as "add node-3".
     name: str
@@ -147,10 +138,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The result of one play.
-
-    Plays with faults are compared with the result of the play without faults.
-    """
+    """The result of a play."""
 
     steps: Sequence[Step]
     #: The contents of Placement after the last step and some full cycles.
@@ -164,23 +152,22 @@ class Reference:
 
     @property
     def fewer_steps(self) -> int:
-        """Return the number of steps to play: all, or half of them for a slow harness."""
+        """Return the number of steps to play, fewer for a slow harness."""
         count = len(self.steps)
         return count // 2 if self.is_slow else count
 
     @property
     def is_slow(self) -> bool:
-        """Return whether the harness is too slow to play the history with faults more than once."""
+        """Return whether the harness is too slow for several plays."""
         return self.harness_seconds > _SLOW
 
 
 def backend_changes(
     subject: Subject, things: list[str], freed: set[str]
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Make the changes of the history one by one; yield the name and the cycle types of each.
+    """Make the changes of the history one by one; yield their names and cycle types.
 
-    Run cycles of these types before the next change. "polls" means polls until one shows the
-    change. New things are added to ``things``, and freed things to ``freed``.
+    Run cycles of these types before the next change. Also updates ``things`` and ``freed``.
     """
     harness = subject.harness
     first, second = things[:2]
@@ -229,11 +216,7 @@ def backend_changes(
 
 
 class History:
-    """One play of the history.
-
-    It injects the faults of ``cases``, and compares Placement with the ``reference``. Without a
-    reference, it compares nothing.
-    """
+    """One play of the history, with the faults of ``cases``."""
 
     def __init__(
         self,
@@ -265,10 +248,9 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Reset the backend, and play all steps, or only the ``first`` ones; return the result.
+        """Reset the backend, and play all or the ``first`` steps; return the result.
 
-        Raise Violation if Placement differs from the reference, or a cycle does not end. Without a
-        reference, raise NotShown if the play ends with a problem.
+        Raises Violation and NotShown.
         """
         harness = self._subject.harness
         with self._waiting():
@@ -285,7 +267,7 @@ class History:
             if self._late is not None:
                 self._deliver()
             harness.expect()
-            final = self._end()
+            final = self._run_last_cycles()
         finally:
             harness.expect()
             self._driving.stop()
@@ -305,7 +287,7 @@ class History:
         kinds: list[str] = []
         for cycle_type in cycle_types:
             if cycle_type == "polls":
-                polled = self._polls(number, case)
+                polled = self._poll_until_shown(number, case)
             else:
                 self._cycle(cycle_type, case)
             seen.append(self._look(number))
@@ -321,7 +303,7 @@ class History:
             self._late is not case or not self._late.arrives_in_next_step
         ):
             self._deliver()
-        self._see_step(number)
+        self._check_step(number)
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
@@ -340,7 +322,7 @@ class History:
         return len(self._subject.harness.calls) > case.at
 
     def after_met(self, case: Case) -> None:
-        """Release the call that has met the fault of the case, if the call hangs."""
+        """Release the call if the fault of the case lets it hang."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
 
@@ -391,12 +373,7 @@ class History:
         self._subject.harness.expect()
         time.sleep(_TAKES_IN)
 
-    def _polls(self, number: int, case: Case | None) -> Contents:
-        """Poll until Placement shows the change of step ``number``; return its contents.
-
-        If polls do not show it in time, raise Violation, or return {} without a reference. Without
-        a change feed, return {} at once.
-        """
+    def _poll_until_shown(self, number: int, case: Case | None) -> Contents:
         if not self._feeds:
             return {}
         wanted = self._wanted(number)
@@ -427,12 +404,7 @@ class History:
             return {}  # after a stale answer, a feed need not name the change
         return self._comparable(self._reference.steps[number].shown_by_polls)
 
-    def _end(self) -> Contents:
-        """Run full cycles until Placement is as in the reference; return its contents.
-
-        Raise Violation after too many cycles. Without a reference, run a few cycles, and raise
-        NotShown if the last one has a problem.
-        """
+    def _run_last_cycles(self) -> Contents:
         reference, number = self._reference, len(self.steps)
         expected: Contents | None = None
         if reference is not None:
@@ -456,14 +428,10 @@ class History:
         before, self._last = self._last, self._subject.placement.contents()
         if self._reference is not None and number:
             old, now = self._alike(before), self._alike(self._last)
-            self._see_kept(number, old, now)
+            self._check_kept(number, old, now)
         return self._last
 
-    def _see_kept(self, number: int, old: Contents, now: Contents) -> None:
-        """Raise Violation if a cycle lost a provider or reservation that the reference keeps.
-
-        ``old`` and ``now`` are the contents before and after the cycle.
-        """
+    def _check_kept(self, number: int, old: Contents, now: Contents) -> None:
         assert self._reference is not None
         all_the_while = (
             self._reference.steps[number - 1].end,
@@ -493,28 +461,21 @@ class History:
         )
 
     def _freed_providers(self, contents: Contents) -> set[str]:
-        """Return the names of the providers of things that were busy and are free now.
-
-        A driver that was killed may release them earlier than in the reference.
-        """
         assert self._reference is not None
+        # A driver that was killed may release them earlier than in the reference.
         names = zip(self._things, self._reference.things, strict=False)
         freed = [theirs for ours, theirs in names if ours in self._freed]
         return {name for thing in freed for name in at_and_below(contents, thing)}
 
-    def _see_step(self, number: int) -> None:
-        """After a step that follows one with a fault, compare Placement with the reference.
-
-        If they differ, run up to four full cycles, since a driver may have to see a change several
-        times. Raise Violation if they still differ.
-        """
+    def _check_step(self, number: int) -> None:
         if self._reference is None or self._is_slow or not self.met:
             return
         case = self.met[-1]
         if number <= case.step + (case.fault is Fault.LATE):
             return
         expected = self._reference.steps[number].end
-        # A driver that is one answer behind must not catch up.
+        # A driver may have to see a change several times. After a late answer, it gets no time to
+        # hide that it is one answer behind.
         for _ in range(0 if case.fault is Fault.LATE else _MORE):
             if self._is_as(expected):
                 return
@@ -540,10 +501,6 @@ class History:
         return _alike(contents, {})
 
     def _alike(self, contents: Contents) -> Contents:
-        """If each play has other names, return the contents with the names of the reference.
-
-        Names then also replace the uuids. Otherwise, return the contents unchanged.
-        """
         if self._reference is None or self._reference.has_stable_names:
             return contents
         return _alike(contents, dict(zip(self._things, self._reference.things, strict=False)))
@@ -559,7 +516,6 @@ def _reserved(provider: Provider) -> Provider:
 
 
 def _alike(contents: Contents, names: Mapping[str, str]) -> Contents:
-    """Return contents with things renamed by ``names``, and with names in place of uuids."""
     texts = {**names, **{_as_trait(own): _as_trait(other) for own, other in names.items()}}
     uuids = {one.uuid: _replaced(name, texts) for name, one in contents.items()}
     return {
@@ -592,7 +548,7 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Return the result of the play without faults, which is played once for each subject."""
+    """Return the result of a play without faults, played once for each subject."""
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()
@@ -610,11 +566,9 @@ def reference_of(subject: Subject) -> Reference:
 def queues_of(
     reference: Reference, faults: Sequence[Fault], draw: random.Random
 ) -> list[list[Case]]:
-    """Return the cases of each step, every fault at every call, in the order to try them.
-
-    Calls that few steps make come first, since they probably read what has changed.
-    """
+    """Return the cases of each step in the order to try them."""
     in_steps = Counter(kind for step in reference.steps for kind in {*step.typed_calls})
+    # Calls that few steps make probably read what has changed.
     queues: list[list[Case]] = []
     for number, step in enumerate(reference.steps):
         rarity = [in_steps[kind] for kind in step.typed_calls]
@@ -649,10 +603,9 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults in this process; return as text how many were tried.
+    """Play the history with these faults; return as text how many were tried.
 
-    ``try_cases`` describes ``seconds`` and ``apart``. If the harness is slow, play only once,
-    unless the run is thorough, and with ``is_short`` only half of the steps.
+    Raises Violation and NotShown.
     """
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
@@ -674,13 +627,10 @@ def try_cases(
     seconds: float,
     apart: int,
 ) -> str:
-    """Play the history repeatedly with cases of ``queues``; return as text how many were tried.
+    """Play the history with these cases; return as text how many were tried.
 
-    ``queues`` has the cases of each step. In one play, every ``apart``-th step meets a case:
-    ``apart`` is at least two, for late answers three. Start no further play after about
-    ``seconds``. With ``Subject.thorough``, play every case alone, without a limit. If a play breaks
-    the rule, play its cases alone, so that the Violation names the right one. Raise NotShown if
-    there is no case.
+    Every ``apart``-th step of a play meets a case: at least two, for late answers three. Raises
+    Violation and NotShown.
     """
     count = sum(map(len, queues))
     if not count:

@@ -33,9 +33,9 @@ _MOST: Final = 2000
 
 @dataclass(slots=True)
 class Attempt:
-    """The result of a cycle in which one call, ``call``, meets a fault."""
+    """The result of a cycle for which a fault was prepared."""
 
-    #: None if the cycle made fewer calls.
+    #: The call that met the fault; None if the cycle made fewer calls.
     call: str | None = None
     #: All calls of the cycle.
     calls: Sequence[str] = ()
@@ -49,8 +49,6 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """The contents of Placement at one moment; ``when`` describes the moment."""
-
     when: str
     contents: Contents
     #: Whether the cycle had ended without a problem.
@@ -58,7 +56,7 @@ class _Seen:
 
 
 class Breaking:
-    """Injects one kind of fault into a driver's calls, and checks what the driver publishes."""
+    """Injects a fault into a driver's calls, and checks what the driver publishes."""
 
     def __init__(self, subject: Subject, fault: Fault) -> None:
         self._subject: Final = subject
@@ -69,11 +67,7 @@ class Breaking:
         self._busy: str | None = None
 
     def sweep(self) -> None:
-        """Let each call of a cycle meet the fault in turn: after a change, and after a restart.
-
-        Raise Violation if a published tree is neither the old nor the new one. Raise NotShown if no
-        cycle makes a call, or no fault has an effect.
-        """
+        """Let each call of some cycles meet the fault in turn. Raises Violation and NotShown."""
         with self._subject.publishing() as publishing:
             publishing.settle()
             if can_be_busy(self._subject):
@@ -84,16 +78,13 @@ class Breaking:
             publishing.sync()
             if not self._harness.calls:
                 raise NotShown("the harness's attribute calls is empty after a cycle")
-            self._while_changing(publishing)
-            self._at_the_start(publishing)
+            self._sweep_changes(publishing)
+            self._sweep_starts(publishing)
         if not self._is_felt:
             raise NotShown(f"the harness injects {self._fault}, but no cycle shows an effect")
 
     def lasting(self) -> None:
-        """Run a cycle for each of its calls, in which this call and all later ones fail.
-
-        Raise Violation if Placement changes, or the driver reports a provider as gone.
-        """
+        """Run cycles that lose the backend at each call in turn. Raises Violation and NotShown."""
         with self._subject.publishing() as publishing:
             old = publishing.settle()
             at = 0
@@ -115,10 +106,9 @@ class Breaking:
     def attempt(
         self, cycle: Callable[[], CycleResult], at: int, then: Fault | None = None
     ) -> Attempt:
-        """Run a cycle in which the driver's call ``at`` to its backend meets the fault.
+        """Run a cycle whose backend call with the index ``at`` meets the fault.
 
-        Return an Attempt, even if the cycle fails. After a call that hangs, later calls meet the
-        fault ``then``. Raise Violation if the cycle does not end.
+        Raises Violation.
         """
         self._harness.expect(at, self._fault)
         attempt = Attempt()
@@ -142,11 +132,7 @@ class Breaking:
         attempt.call = attempt.calls[at] if at < len(attempt.calls) else None
         return attempt
 
-    def _while_changing(self, publishing: Publishing) -> None:
-        """Change the backend for each call of a cycle, and let this call fail.
-
-        Raise Violation if a published tree is neither the old nor the new one.
-        """
+    def _sweep_changes(self, publishing: Publishing) -> None:
         at: int | None = 0
         while at is not None:
             usual = self._subject.placement.contents()
@@ -155,7 +141,7 @@ class Breaking:
             if can_be_busy(self._subject):
                 self._harness.make_busy(other)
             old = self._subject.placement.contents()  # other owners may publish a part of it
-            seen, at = self._each(publishing.cycle.sync, "backend call", old, at)
+            seen, at = self._attempt_each_call(publishing.cycle.sync, "backend call", old, at)
             new = publishing.settle()
             for one in seen:
                 see_old_or_new(new if one.ended_well else old, one.contents, new, one.when)
@@ -164,29 +150,19 @@ class Breaking:
             self._harness.remove(thing)
             publishing.settle_free(lambda now: now.get(other) == usual[other])  # noqa: B023
 
-    def _at_the_start(self, publishing: Publishing) -> None:
-        """Restart the driver for each call of its start and first cycle, and let this call fail.
-
-        Raise Violation if Placement changes.
-        """
+    def _sweep_starts(self, publishing: Publishing) -> None:
         old = self._subject.placement.contents()
 
         def start() -> CycleResult:
             publishing.restart()
             return publishing.cycle.sync()
 
-        for one in self._each(start, "backend call of a start", old)[0]:
+        for one in self._attempt_each_call(start, "backend call of a start", old)[0]:
             see_old_or_new(old, one.contents, old, one.when)
 
-    def _each(
+    def _attempt_each_call(
         self, cycle: Callable[[], CycleResult], label: str, old: Contents, first: int = 0
     ) -> tuple[list[_Seen], int | None]:
-        """Run a cycle repeatedly; each time the next call fails, beginning with call ``first``.
-
-        Stop when Placement is no longer as in ``old``, or no call is left. Return the contents of
-        Placement during and after the cycles, and the index of the next call; None if no call is
-        left. In texts, ``label`` stands before the index of a call.
-        """
         seen: list[_Seen] = []
         attempts: list[Attempt] = []
         for at in range(first, _MOST):
@@ -222,12 +198,7 @@ def see_listing_raise_or_stay(
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
-    """List and describe all nodes while one call meets a fault.
-
-    ``call`` is the index and the text of the call. Raise Violation unless the driver raises, or
-    describes the nodes as in ``before``. After an error, it must still describe them so from
-    memory. If the fault is MISSING, some things may be missing, but not all.
-    """
+    """Let a listing meet a fault; raise Violation if a description of a node changes."""
     at, request = call
     harness.expect(at, fault)
     try:
@@ -237,7 +208,7 @@ def see_listing_raise_or_stay(
         outcome = "the driver describes the nodes otherwise than without the fault"
     except Exception:
         harness.expect()
-        after = {**before, **_remembered(driver, live, before)}
+        after = {**before, **_described_without_listing(driver, live, before)}
         outcome = "the driver raises, but then describes the nodes otherwise than before"
     finally:
         harness.expect()
@@ -249,14 +220,9 @@ def see_listing_raise_or_stay(
         )
 
 
-def _remembered(
+def _described_without_listing(
     driver: ComputeDriver, live: Contents, before: Mapping[str, DesiredProvider]
 ) -> dict[str, DesiredProvider]:
-    """Let the driver describe the nodes of ``before`` without a new listing; return the providers.
-
-    A provider of ``before`` that a description lacks has no inventory. Nodes for which the driver
-    raises an error are left out.
-    """
     known = {**live, **as_contents(before)}
     found: dict[str, DesiredProvider] = {}
     for root, its in trees(known).items():

@@ -1,4 +1,4 @@
-"""Follow a driver's change feed (``changed_nodes``) as the framework does."""
+"""Follow a driver's change feed (``changed_nodes``) by listings and polls."""
 
 import time
 from collections.abc import Callable, Set
@@ -18,18 +18,16 @@ NO_CHANGE: Final = "the harness can neither make a thing busy nor change it (cha
 
 
 class Follower:
-    """Keeps the descriptions of a driver's providers up to date by listings and polls.
-
-    ``described`` has the latest description of each provider by name. ``mark`` is the mark for the
-    next poll.
-    """
+    """Keeps descriptions of a driver's providers up to date by listings and polls."""
 
     def __init__(self, subject: Subject, driver: ComputeDriver) -> None:
         self._subject: Final = subject
         self._driver: Final = driver
         self._live: Final[Contents] = subject.placement.contents()
         self._uuids: dict[str, str] = {}
+        #: The latest description of each provider, by name.
         self.described: dict[str, DesiredProvider] = {}
+        #: The mark for the next poll.
         self.mark = self.ask(None)[1]
 
     @property
@@ -43,10 +41,9 @@ class Follower:
         self._uuids = {one.name: one.uuid for one in listed(self._driver, refresh=False).nodes}
 
     def ask(self, mark: str | None) -> tuple[frozenset[str], str]:
-        """Ask the feed which nodes have changed since a mark; return them and the next mark.
+        """Return the nodes that the feed names since a mark, and the next mark.
 
-        None asks for a first mark. Raise Violation if the feed names a node that the last listing
-        lacks, and BackendError if the feed fails.
+        None asks for a first mark. Raises Violation and BackendError.
         """
         names, following = driver_calls.changed_nodes(self._driver, mark)
         if self._uuids and (others := names - self.nodes):
@@ -58,10 +55,7 @@ class Follower:
         return names, following
 
     def poll(self) -> frozenset[str]:
-        """Poll the feed, describe the nodes that it names, and return their names.
-
-        If the driver raises, the mark stays.
-        """
+        """Poll the feed, describe the nodes that it names, and return their names."""
         names, mark = self.ask(self.mark)
         self.described |= self.describe(names)
         self.mark = mark
@@ -86,10 +80,7 @@ class Follower:
 
 
 class Changes:
-    """Changes things of the backend: makes them busy or, if it cannot, changes their figures.
-
-    Change each thing only once. The constructor raises Unproven if the harness can do neither.
-    """
+    """Changes things of the backend, each at most once. The constructor raises Unproven."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
@@ -99,7 +90,7 @@ class Changes:
             raise Unproven(NO_CHANGE)
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing. ``before`` is its description until now, for ``is_seen``."""
+        """Change a thing. ``is_seen`` needs ``before``, the description until now."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:
@@ -108,7 +99,7 @@ class Changes:
             self._subject.harness.change(thing)
 
     def is_seen(self, thing: str, described: DesiredProvider) -> bool:
-        """Return whether a description of a thing shows the change that ``make`` has made."""
+        """Return whether a description shows the change of a thing."""
         if self._is_busy:
             return bool(described.reservations) or all(
                 one.is_fully_reserved for one in described.provider.inventories.values()
@@ -117,7 +108,7 @@ class Changes:
 
 
 def soon(holds: Callable[[], bool], within: float, pause: float = 0.1) -> bool:
-    """Wait until a condition holds, and return True; return False after this many real seconds."""
+    """Wait up to ``within`` real seconds for a condition; return whether it holds."""
     deadline = clock_shift.real_seconds() + within
     while not holds():
         if clock_shift.real_seconds() > deadline:

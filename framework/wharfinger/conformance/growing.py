@@ -1,4 +1,4 @@
-"""Grow the harness's backend: double the number of things while the harness is fast enough."""
+"""Double the number of things while the harness is fast enough."""
 
 import time
 from collections.abc import Iterator
@@ -16,11 +16,9 @@ _LONGEST: Final = 12.0
 
 
 def sizes(subject: Subject, *, least: int = 0, most: int, cheap: float = 2.0) -> Iterator[int]:
-    """Let the harness grow to 8, 16, 32, ... things, at last to ``most``; yield each number.
+    """Let the harness grow to 8, 16, ... and at last ``most`` things; yield each new number.
 
-    End early if the harness cannot make more things, or if the growth to a number and the caller's
-    work with it took more than ``cheap`` seconds (below ``least``: 12 s). Raise NotShown if the
-    harness cannot make ``least`` things.
+    May end early, or raise NotShown.
     """
     size = _FIRST
     while size < 2 * most:

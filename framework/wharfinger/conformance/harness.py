@@ -1,7 +1,6 @@
-"""The harness that a driver's author supplies: a backend that the kit can change and break.
+"""The harness of a driver's author: a backend that the kit can change and break.
 
-The kit finds it by the entry point with the driver's name in the group
-``wharfinger.conformance_harness``.
+The kit finds it by the entry point with the driver's name in ``wharfinger.conformance_harness``.
 """
 
 import abc
@@ -31,29 +30,25 @@ class Placement(Protocol):
 
     @property
     def client(self) -> WritingClient:
-        """A client that calls this Placement within the process, without HTTP."""
+        """A client that calls this Placement without HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class OldLayout:
-    """A node as it was published before its inventory moved to children, and its allocations.
-
-    ``uses`` has the amounts that each consumer uses of each thing; None if unknown.
-    """
+    """A node whose inventory and allocations are on the root, before they move to children."""
 
     #: The inventories of the root, by resource class.
     inventories: Mapping[str, Inventory]
     #: The allocated amounts of the root, by the uuid of the consumer and by class.
     allocations: Mapping[str, Mapping[str, int]]
-    #: By consumer, by thing, and by class. After the reshape, these amounts have to be the
-    #: consumer's allocations of the thing's provider. Without them it is unproven whether the
-    #: driver moves allocations to the right things.
+    #: The amounts that each consumer has to have after the reshape, by consumer, thing and class.
+    #: None if unknown: then it is unproven whether the allocations move to the right things.
     uses: Mapping[str, Mapping[str, Mapping[str, int]]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The totals and traits that the provider of one thing must have, read without the driver."""
+    """The figures that a thing's provider must have, read without the driver."""
 
     #: All resource classes of the provider with their totals.
     totals: Mapping[str, int]
@@ -67,9 +62,8 @@ class Harness(abc.ABC):
     The name of a thing is the name of its provider. A method returns when the driver can see its
     effect. If a method raises, the result of the rule is "not run".
 
-    The kit calls ``start`` first, ``reset`` before most rules and within some, and ``stop`` last.
-    It calls all methods in one thread. Meanwhile the driver may wait for the backend in another
-    thread.
+    The kit calls ``start`` first, ``reset`` often, and ``stop`` last, all in one thread. Meanwhile
+    the driver may wait for the backend in another thread.
     """
 
     #: Whether a driver in another process reaches the backend with the same configuration.
@@ -90,7 +84,7 @@ class Harness(abc.ABC):
     patience: ClassVar[float] = 5.0
 
     def __init__(self, directory: Path, placement: Placement) -> None:
-        """Keep the arguments. ``directory`` is an empty directory for files of the harness."""
+        """Keep the arguments. ``directory`` is empty, for files of the harness."""
         self.directory = directory
         self.placement = placement
 
@@ -106,8 +100,8 @@ class Harness(abc.ABC):
         """Restore the first state: no fault, and two or more things, none of them busy.
 
         The number of things is the same each time. The driver's ``get_problems`` must return
-        nothing. Placement is empty before this call. Create the providers there that the driver
-        needs and does not publish. After this call, the kit may remove all things but the first 16.
+        nothing. Placement is empty: create the providers that the driver needs and does not
+        publish. The kit may then remove all things but the first 16.
         """
 
     @abc.abstractmethod
@@ -139,9 +133,9 @@ class Harness(abc.ABC):
         """Add a removed thing again, unchanged."""
 
     def make_busy(self, thing: str) -> None:
-        """Make a thing busy. Not called if ``busy`` is unsupported.
+        """Make a thing busy until ``make_free``, even if the kit sets the clocks ahead.
 
-        It stays busy until ``make_free``, even if the kit sets the clocks ahead.
+        Not called if ``busy`` is unsupported.
         """
         raise NotImplementedError
 
@@ -157,14 +151,13 @@ class Harness(abc.ABC):
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
         """Clear ``calls``, release calls that hang, and inject ``fault`` from now on.
 
-        The driver's call with the index ``at``, counted from 0, meets the fault. With ``at`` None
-        every call meets it. Without a fault every call passes.
+        The call with the index ``at``, counted from 0, meets the fault; with None, every call.
         """
 
     @property
     @abc.abstractmethod
     def calls(self) -> Sequence[str]:
-        """Return the driver's calls since the last ``expect``, each as a text of a few words."""
+        """Return the driver's calls since the last ``expect``, each as a short text."""
 
     # Optional methods. Without one, rules whose check needs it, or sees more with it, are unproven.
 
@@ -172,14 +165,14 @@ class Harness(abc.ABC):
     def faults(self) -> frozenset[Fault]:
         """The faults that ``expect`` can inject.
 
-        Unless overridden: all if an attribute is a Proxy, otherwise COMMON_FAULTS.
+        By default, all if an attribute is a Proxy, otherwise COMMON_FAULTS.
         """
         return frozenset(Fault) if self._proxies() else COMMON_FAULTS
 
     def forget(self) -> None:
-        """Forget the earlier answers, so that the fault STALE repeats none of them.
+        """Forget the earlier answers, so that STALE repeats none of them.
 
-        Unless overridden, each attribute that is a Proxy does it.
+        By default, each attribute that is a Proxy does it.
         """
         for proxy in self._proxies():
             proxy.forget()
@@ -190,8 +183,7 @@ class Harness(abc.ABC):
     def expected(self) -> Mapping[str, Expected]:
         """Return the present figures of each thing that is not busy, read from the backend.
 
-        Without this method, the kit does not find a driver that publishes a constant, or another
-        device's figures.
+        Without this method, the kit does not find a driver that publishes constants.
         """
         raise NotImplementedError
 
@@ -205,28 +197,26 @@ class Harness(abc.ABC):
     def use(self, thing: str) -> None:
         """Let a consumer, such as an instance of nova, use a part of a thing.
 
-        The totals of the thing stay, and the thing is not busy. The kit may have allocated a part
-        of it in Placement before. Without this method, the kit does not find a driver that
-        publishes only the unused part.
+        The totals stay, and the thing is not busy. Without this method, the kit does not find a
+        driver that publishes only the unused part.
         """
         raise NotImplementedError
 
     def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, which has other things.
 
-        The text has the form of ``configuration``. No thing has the same name on both hosts.
-        Without this method, the kit does not find a driver that publishes the same names and uuids
-        on all hosts.
+        No thing has the same name on both hosts. Without this method, the kit does not find a
+        driver that publishes the same uuids on all hosts.
         """
         raise NotImplementedError
 
     # Methods for drivers with a certain capability.
 
     def use_old_layout(self) -> OldLayout:
-        """Return an old layout of a node, which the kit then publishes to Placement.
+        """Return an old layout of a node, which the driver has to reshape.
 
-        Let the consumers of the layout use the node, if the backend knows consumers. The driver
-        raises ReshapeNeeded when it finds this layout. Only for drivers that support ``reshape``.
+        Let the layout's consumers use the node, if the backend knows consumers. Only for drivers
+        that support ``reshape``.
         """
         raise NotImplementedError
 

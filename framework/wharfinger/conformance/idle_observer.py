@@ -24,13 +24,9 @@ _TIMES: Final = 2
 _LIBRARY: Final = sysconfig.get_path("stdlib")
 
 
+# Equal to an earlier look if the thread did not run between them.
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The state of a waiting thread at a moment.
-
-    Two states are equal if the thread did not run between them.
-    """
-
     call: int
     frame: int
     instruction: int
@@ -39,13 +35,10 @@ class _Look:
 
 
 class IdleObserver:
-    """Finds the lines in which calls to a driver wait while no call to the backend is in progress.
-
-    Waits in ``cleanup_host`` and in the methods named in ``free`` do not count, nor waits while a
-    child process of the driver runs. Set ``is_off`` to ignore all waits.
-    """
+    """Finds the lines in which calls to a driver wait although the backend is idle."""
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
+        #: Whether all waits are ignored.
         self.is_off = False
         self._backend: Final = backend
         self._free: Final = free | {"cleanup_host"}
@@ -69,7 +62,7 @@ class IdleObserver:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, look for waits in the calls to the driver from another thread."""
+        """Start a thread that looks for waits during the block."""
         tasks = Path("/proc/self/task").iterdir()
         self._children_before = frozenset().union(*map(_children_of, tasks))
         over = threading.Event()
@@ -82,7 +75,7 @@ class IdleObserver:
             looking.join()
 
     def take(self) -> set[str]:
-        """Return and forget the lines with two or more waits, such as "driver.py:12"."""
+        """Return the lines with repeated waits, such as "driver.py:12", and forget all waits."""
         waits, self._waits = self._waits, Counter()
         return {where for where, times in waits.items() if times >= _TIMES}
 

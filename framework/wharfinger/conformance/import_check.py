@@ -1,6 +1,6 @@
 """Import a driver in a new process, and find the side effects of the import.
 
-The libraries of the driver are imported first, so their side effects do not count.
+Side effects of the driver's libraries do not count.
 """
 
 import json
@@ -27,10 +27,7 @@ _CALL: Final = "__init__"
 
 
 def done_by_import(driver: str) -> Sequence[str]:
-    """Return a text for each side effect of the import of a driver.
-
-    Raise Violation if the import fails.
-    """
+    """Return a text for each side effect of the import of a driver. Raises Violation."""
     done = subprocess.run(
         [sys.executable, "-P", "-W", "ignore", "-m", __name__, driver],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
@@ -51,15 +48,14 @@ def done_by_import(driver: str) -> Sequence[str]:
 
 def _main(driver: str) -> None:
     answers = os.dup(1)
-    for name in _libraries(driver):
+    for name in _library_modules(driver):
         with suppress(Exception):
             import_module(name)
     os.write(answers, f"\n{json.dumps([*_watched(driver)])}\n".encode())
     os._exit(0)  # without waiting for threads of the driver
 
 
-def _libraries(driver: str) -> Sequence[str]:
-    """Return all modules that the import of a driver adds, except those of its own packages."""
+def _library_modules(driver: str) -> Sequence[str]:
     # A child process imports the driver to find them: this process must not import it yet.
     reader, writer = os.pipe()
     if not os.fork():

@@ -1,4 +1,4 @@
-"""Play the history of ``fault_history`` with a driver in another process, and kill that process."""
+"""Play the history with a driver in another process, and kill that process."""
 
 import random
 from collections.abc import Sequence
@@ -26,10 +26,7 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill of the driver's process when it makes the backend call with the index ``at``.
-
-    With ``is_write``, a kill when it has opened the file with this index to write it.
-    """
+    """A kill of the driver's process at a backend call or, with ``is_write``, at a write."""
 
     is_write: bool = False
 
@@ -42,7 +39,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """One play of the history with the driver in another process, which each case kills."""
+    """One play of the history, whose cases kill the process of the driver."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]
@@ -61,7 +58,7 @@ class KilledHistory(History):
             super().expect(case)
 
     def is_met(self, case: Case) -> bool:
-        """Return whether the process has made the call or opened the file of the case."""
+        """Return whether the process has reached the kill of the case."""
         if isinstance(case, Kill) and case.is_write:
             return self.elsewhere.died > self._died_before
         return super().is_met(case)
@@ -73,10 +70,9 @@ class KilledHistory(History):
 
 
 def try_kills(subject: Subject, *, seconds: float) -> str:
-    """Play the history repeatedly with kills of the driver's process; return how many were tried.
+    """Play the history with kills of the driver's process; return how many were tried.
 
-    ``try_cases`` describes ``seconds``. Raise Unproven if a driver in another process publishes
-    something else, or if there is no call or file to kill at.
+    Raises Violation and NotShown.
     """
     with Forks.of(subject) as forks:
         return _try_kills(subject, forks, seconds)
@@ -85,7 +81,7 @@ def try_kills(subject: Subject, *, seconds: float) -> str:
 def _try_kills(subject: Subject, forks: Forks, seconds: float) -> str:
     reference = reference_of(subject)
     draw = random.Random(subject.seed)
-    found = _see_writes_and_calls(subject, forks, reference)
+    found = _find_writes_and_calls(subject, forks, reference)
     queues: list[list[Case]] = []
     for number, calls in enumerate(queues_of(reference, [Fault.HANG], draw)):
         name = reference.steps[number].name
@@ -115,11 +111,7 @@ class _Found:
     sees_calls: bool
 
 
-def _see_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
-    """Return whether a driver in another process writes files, and whether the harness sees calls.
-
-    Raise Unproven if it publishes something else than a driver in this process.
-    """
+def _find_writes_and_calls(subject: Subject, forks: Forks, reference: Reference) -> _Found:
     history = KilledHistory(subject, forks, reference, ())
     try:
         history.play(first=2)

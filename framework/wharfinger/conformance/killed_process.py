@@ -62,11 +62,7 @@ class Forks:
                 process.kill()
 
     def make(self, question: dict[str, Any]) -> tuple[int, IO[str], IO[str]]:
-        """Fork a process; return its id, and its pipes for orders and for answers.
-
-        ``question`` has the configuration files, the name of the driver instance, the state
-        directory and the URL of Placement.
-        """
+        """Fork a process; return its id, and its pipes for orders and for answers."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._count += 1
@@ -81,10 +77,7 @@ class Forks:
 
 
 class Elsewhere:
-    """A driver in another process.
-
-    After a kill, ``run`` starts a new process with the same state directory.
-    """
+    """A driver in another process, which ``run`` starts anew after a kill."""
 
     def __init__(self, subject: Subject, forks: Forks) -> None:
         self._subject: Final = subject
@@ -97,7 +90,7 @@ class Elsewhere:
         self.died = 0
 
     def run(self, cycle_type: str) -> Sequence[str]:
-        """Run a cycle or restart the driver; return the problems, also the death of the process."""
+        """Run a cycle or restart the driver; return the problems."""
         with self._subject.in_another_process():
             return self._run(cycle_type)
 
@@ -131,7 +124,7 @@ class Elsewhere:
         return problems
 
     def kill(self) -> None:
-        """Kill the process. A ``run`` that waits for an answer then returns a problem."""
+        """Kill the process, if there is one."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._process[0], signal.SIGKILL)
@@ -157,12 +150,8 @@ class Elsewhere:
         self._process = None
 
 
+# A write is a file that is opened to write it, or a change of a directory.
 class _Writes:
-    """Counts the writes of files by calls to the driver; kills the process at write ``at``.
-
-    A write is a file that is opened to write it, or a change of a directory.
-    """
-
     def __init__(self) -> None:
         self.count = 0
         #: The index of the write at which the process kills itself; None for no kill.
@@ -259,7 +248,7 @@ class _Program:
 
 
 def main() -> None:
-    """Fork a process with a driver for each line of the standard input, and print its id."""
+    """Fork a process with a driver for each line of standard input."""
     with suppress(WharfingerError):
         loader.load(sys.argv[1])
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them

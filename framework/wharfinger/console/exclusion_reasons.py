@@ -51,7 +51,7 @@ def words(reason: Reason, now: datetime) -> str:
 
 
 def remedy(reason: Reason) -> str:
-    """Return the remedy for a reason as an imperative, such as "request the owner OWNER_NOVA"."""
+    """Return the remedy for a reason, such as "request the owner OWNER_NOVA"."""
     match reason:
         case Outside(step=step):
             text = f"request {'another tree' if step is Step.TREE else 'other aggregates'}"

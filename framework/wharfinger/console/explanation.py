@@ -25,7 +25,7 @@ _EXCLUDED: Final = {
 
 
 def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
-    """Yield the number of candidates, the counts of each part of the request, and any advice."""
+    """Yield the lines of an explanation."""
     yield _candidates(explained)
     for (_suffix, _survivors, counts), parts in groupby(explained.parts, key=_counts):
         yield printable(f"{' '.join(map(named, parts))}: {counts}.")
@@ -34,7 +34,7 @@ def as_text(explained: Explanation, now: datetime) -> Iterator[str]:
 
 
 def as_data(explained: Explanation, now: datetime) -> dict[str, Any]:
-    """Return the explanation as JSON data; times are ISO 8601 texts, ages are in seconds."""
+    """Return an explanation as JSON data; ages are in seconds."""
     return {
         "candidates": explained.candidates,
         "dropped": dict(explained.dropped),

@@ -29,10 +29,7 @@ def as_text(
     pending: Iterable[PendingRemoval] = (),
     foreign: Iterable[ForeignReservation] = (),
 ) -> Iterator[Text]:
-    """Yield the lines of a diff; the first character of a line shows its meaning.
-
-    + creates, - deletes, ~ changes, ? keeps an absent provider or another program's reservation.
-    """
+    """Yield the steps of a plan as lines of a diff."""
     for step in steps:
         for line in _step_lines(step):
             yield _styled(line)
@@ -48,7 +45,7 @@ def as_text(
 
 
 def as_data(step: Step) -> dict[str, Any]:
-    """Return a step as JSON data: its verb, the provider, and the values before and after."""
+    """Return a step as JSON data."""
     data: dict[str, Any] = {"step": step.verb, "uuid": step.uuid, "name": step.name}
     match step:
         case CreateProvider():

@@ -1,4 +1,4 @@
-"""Show the progress of long operations; bars appear only if standard error is a terminal."""
+"""Show the progress of long operations."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +16,9 @@ from wharfinger.providers.plan import Plan, Step
 def applying(
     instance: str, taken: list[Step]
 ) -> Iterator[tuple[Callable[[Plan], None], Callable[[Step], None]]]:
-    """Show the progress of a plan of a driver instance; append the applied steps to ``taken``.
+    """Show the progress of a plan; yield ``on_plan`` and ``on_step`` of Reconciler.sync.
 
-    Yield ``on_plan`` and ``on_step`` of Reconciler.sync.
+    Appends the applied steps to ``taken``.
     """
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -36,10 +36,7 @@ def applying(
 
 @contextmanager
 def following(device: str) -> Iterator[Callable[[str, str], None]]:
-    """Print a line for each step of a device's programming job.
-
-    Yield the callback of ``jobs.program``.
-    """
+    """Print the steps of a programming job; yield the callback of ``jobs.program``."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     shown: list[tuple[str, str]] = []

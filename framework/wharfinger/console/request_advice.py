@@ -24,8 +24,12 @@ _RemedyAndReason = tuple[str, str]
 
 
 def sentence(explained: Explanation, now: datetime) -> str:
-    """Return the advice, "" without a useful one; control characters are not escaped yet."""
-    advice = _on_more(explained, now) if explained.candidates else _on_any(explained, now)
+    """Return the advice, or "" without one; control characters are not escaped yet."""
+    advice = (
+        _advice_on_more_candidates(explained, now)
+        if explained.candidates
+        else _advice_without_candidates(explained, now)
+    )
     if advice is None:
         return ""
     remedy, why = advice
@@ -34,7 +38,7 @@ def sentence(explained: Explanation, now: datetime) -> str:
 
 
 def named(part: Part) -> str:
-    """Return the group and the resources of a part of a request, such as "group _GPU: VGPU=1"."""
+    """Return the group and the resources of a part, such as "group _GPU: VGPU=1"."""
     asked = _resources(part)
     if part.suffix == UNNUMBERED:
         return asked
@@ -42,7 +46,7 @@ def named(part: Part) -> str:
 
 
 def counted(candidates: int, stage: TreeStage) -> str:
-    """Return the number of candidates as text; "or more" if a limit cut the count off."""
+    """Return the number of candidates as text, such as "3 candidates or more"."""
     return f"{many(candidates, 'candidate')}{'' if stage.is_all else ' or more'}"
 
 
@@ -50,11 +54,7 @@ def _resources(part: Part) -> str:
     return " ".join(f"{kind}={amount}" for kind, amount in part.resources.items())
 
 
-def _on_any(explained: Explanation, now: datetime) -> _RemedyAndReason:
-    """Return advice for a request without candidates, on the part that runs out of providers first.
-
-    If each part has providers, the advice is about the trees.
-    """
+def _advice_without_candidates(explained: Explanation, now: datetime) -> _RemedyAndReason:
     failed = [part for part in explained.parts if not part.survivors]
     if failed:
         return _on_part(min(failed, key=_end), now)
@@ -65,11 +65,7 @@ def _on_any(explained: Explanation, now: datetime) -> _RemedyAndReason:
     return "request other trees or aggregates", "the requested ones do not have all resources"
 
 
-def _on_more(explained: Explanation, now: datetime) -> _RemedyAndReason | None:
-    """Return advice on a condition that excludes at least as many providers or trees as remain.
-
-    Return None without one.
-    """
+def _advice_on_more_candidates(explained: Explanation, now: datetime) -> _RemedyAndReason | None:
     part = max(explained.parts, key=_excluded_by_amounts)
     lost = _excluded_by_amounts(part)
     trees = [one for one in explained.tree_misses if not one.parts]

@@ -13,10 +13,7 @@ _UNITS: Final = {"d": 86400, "h": 3600, "m": 60}
 
 
 def age(since: datetime | str, now: datetime) -> str:
-    """Return the time from ``since`` to ``now`` in its largest unit, such as 40s.
-
-    Return UNKNOWN if ``since`` is not a time, and 0s if it is later than ``now``.
-    """
+    """Return the time since ``since`` in its largest unit, such as 40s, or UNKNOWN."""
     if not isinstance(since, datetime):
         return UNKNOWN
     seconds = max(0, int((now - since).total_seconds()))  # clocks differ
@@ -27,7 +24,7 @@ def age(since: datetime | str, now: datetime) -> str:
 
 
 def moment(value: datetime | str | None) -> str | None:
-    """Return a time as ISO 8601 text; other values stay as they are."""
+    """Return a time as ISO 8601 text; return other values unchanged."""
     return value.isoformat() if isinstance(value, datetime) else value
 
 
@@ -37,7 +34,7 @@ def is_overdue(end: datetime | str | None, now: datetime) -> bool:
 
 
 def lines(provider: Details, now: datetime) -> Iterator[str]:
-    """Yield a line for each reservation of a provider, and one line for those of other programs."""
+    """Yield lines on the reservations of a provider, also those of other programs."""
     for one in provider.reservations or ():
         yield printable(
             f"reserved: {one.reason}, {age(one.since, now)}{_until(one, now)} ({one.holder})"

@@ -17,11 +17,12 @@ from wharfinger.scheduling.provider_details import Details
 #: The width, in columns, of a console that wraps no line.
 UNLIMITED: Final = 1_000_000
 
+#: The providers by parent uuid; None has those without a parent here.
 _Children = dict[str | None, list[Details]]
 
 
 def as_drawing(providers: Iterable[Details], now: datetime) -> Iterator[Tree]:
-    """Yield a drawing for each root provider, with ages of reservations at the time ``now``."""
+    """Yield a drawing for each root provider."""
     children = _by_parent(providers)
     for root in children.get(None, []):
         tree = Tree(_label(root), guide_style="dim")
@@ -91,7 +92,6 @@ def provider_data(provider: Details) -> dict[str, Any]:
 
 
 def _by_parent(providers: Iterable[Details]) -> _Children:
-    """Group providers by parent uuid; None has those without a parent among ``providers``."""
     known = {provider.summary.uuid: provider for provider in providers}
     children: _Children = {}
     for provider in sorted(known.values(), key=lambda provider: provider.summary.name):

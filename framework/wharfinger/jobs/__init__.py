@@ -1,8 +1,4 @@
-"""Programming of devices.
-
-``program`` reserves a device and loads an image into it. ``resolve`` ends a job that was
-interrupted, or whose outcome is unknown.
-"""
+"""Programming of devices: ``program`` loads an image, ``resolve`` ends an unresolved job."""
 
 from wharfinger.jobs.device_programming import program
 from wharfinger.jobs.job_resolution import describe, is_at_work, resolve

@@ -62,15 +62,15 @@ def program(
 ) -> DeviceJob:
     """Load an image into a device, which stays reserved meanwhile; return the finished job.
 
-    The driver has to publish the device on this host, and to have a snapshot of its backend.
-    ``image`` is a uuid. ``function`` is the function of the image; None if the driver reports it.
-    The job waits up to ``wait_for_idle`` seconds until the device has no allocations. If the job
-    does not report for ``down_time``, it counts as interrupted.
+    The driver must publish the device on this host, and have a snapshot of its backend. ``image``
+    is a uuid. ``function`` is the function of the image; None if the driver reports it.
+    ``wait_for_idle`` is in seconds. A job that does not report for ``down_time`` counts as
+    interrupted.
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed: the
     device is unchanged, and this job does not reserve it. Raises PlacementError, ObjectError or
-    StateError: the device is unchanged, but may stay reserved if the database failed. Raises
-    JobUnresolved: the device stays reserved until ``resolve`` is called.
+    StateError: the device is unchanged, but may stay reserved. Raises JobUnresolved: the device
+    stays reserved until ``resolve`` is called.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:
@@ -93,24 +93,19 @@ def program(
             "Wait until the driver instance has published these providers.",
         )
     wanted = {"image": image, "function": function, "trait": trait}
-    job = _enter(context, driver, provider, [one.uuid for one in scope], wanted)
+    job = _store_job(context, driver, provider, [one.uuid for one in scope], wanted)
     reservations = Reservations(client, context, down_time)
     work = _Work(client, context, reservations, driver, provider, scope, job, down_time, on_step)
     return work.do(wait_for_idle)
 
 
-def _enter(
+def _store_job(
     context: Context,
     driver: ComputeDriver,
     provider: ProviderSummary,
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    """Store and return the new job, which replaces the finished job of this provider.
-
-    ``scope`` has the uuids of the device's providers, ``wanted`` the image, function and trait of
-    the job. Raise JobRefused if another job of the device is in progress or unresolved.
-    """
     jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
@@ -204,7 +199,7 @@ class _Work:
         except BaseException as error:
             self._give_up(error)
             raise
-        self._load(before)
+        self._load_image(before)
         self._finish()
         return self.job
 
@@ -243,11 +238,6 @@ class _Work:
             self._beat()
 
     def _reason_to_wait(self, *, is_patient: bool) -> str | None:
-        """Reserve the device again if needed; return why the job has to wait, or None.
-
-        If Placement or the database fails, return the error as text with ``is_patient``; raise it
-        otherwise.
-        """
         try:
             # Another program may have ended the reservation. So first reserve, then read consumers.
             for uuid, one in self.taken.items():
@@ -271,12 +261,7 @@ class _Work:
             return _words(error)
         return None
 
-    def _load(self, before: _Known | None) -> None:
-        """Let the driver load the image, and keep the device reserved meanwhile.
-
-        ``before`` is the function that the device has; None if unknown. After a failure, raise the
-        driver's error if the device is surely unchanged, else JobUnresolved.
-        """
+    def _load_image(self, before: _Known | None) -> None:
         job, errors = self.job, list[BaseException]()
 
         def load() -> None:
@@ -324,10 +309,6 @@ class _Work:
             raise self._unresolved(problem) from failure
 
     def _finish(self) -> None:
-        """Store the new function of the device in the job and in Placement; release the device.
-
-        Raise JobUnresolved if the function is not stored, or not that of the image.
-        """
         job, known = self.job, self._function()
         trait = job.trait
         try:
@@ -361,7 +342,6 @@ class _Work:
             self._release()
 
     def _release(self) -> None:
-        """End the reservations of this job, and ``report`` whether each provider is free."""
         lines: list[str] = []
         for uuid, one in self.taken.items():
             try:
@@ -403,7 +383,6 @@ class _Work:
             return None
 
     def _save(self, **values: Any) -> None:
-        """Store values in the job; raise JobUnresolved if another process has resolved the job."""
         _change(self.job, **values)
         try:
             self.job.save()
@@ -416,7 +395,7 @@ class _Work:
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Store that the outcome of the job is unknown; return the error to raise."""
+        """Store that the outcome is unknown; return the error to raise."""
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)

@@ -1,4 +1,4 @@
-"""States of device jobs, and the end of a job that was interrupted or has an unknown outcome."""
+"""States of device jobs, and the end of unresolved jobs."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,10 +19,7 @@ _LEAST: Final = timedelta(seconds=3)
 
 
 def is_at_work(job: DeviceJob, down_time: timedelta, now: datetime) -> bool:
-    """Return whether a job is in progress, and its process has reported within ``down_time``.
-
-    A ``down_time`` below 3 s counts as 3 s. A job with an unknown outcome is not in progress.
-    """
+    """Return whether a job is in progress and has reported recently."""
     is_recent = now - job.seen_at <= max(down_time, _LEAST)
     return job.is_unfinished and job.state != "unknown" and is_recent
 
@@ -46,15 +43,11 @@ def resolve(
     """End an unresolved job with the outcome that the operator reports, and release the device.
 
     ``provider_uuid`` is the uuid of any provider of the device. ``programmed`` is whether the
-    device has the image of the job; otherwise the device is unchanged. ``trait`` is the function
-    trait of the image; None: the trait in the job.
+    device has the image of the job. ``trait`` is the function trait of the image; None: the trait
+    in the job.
 
-    Return the reasons why the device is still reserved; empty if it is free. If the device no
-    longer exists, delete the job and return None.
-
-    Raises JobRefused if there is nothing to resolve, if the job is in progress and has reported
-    within ``down_time``, if another process changes the job, or if the function trait cannot be
-    set. Raises PlacementError, ObjectError and StateError.
+    Return why the device is still reserved; empty if it is free. Return None if the device no
+    longer exists. Raises JobRefused, PlacementError, ObjectError and StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}
@@ -78,7 +71,7 @@ def resolve(
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
     if job is not None and is_unfinished and scope:
         if programmed:
-            _note_held(client, reservations, scope, job, trait or job.trait)
+            _set_function_trait(client, reservations, scope, job, trait or job.trait)
         else:
             job.state = "failed"
         try:
@@ -102,14 +95,13 @@ def resolve(
     return tuple(left) if scope else None
 
 
-def _note_held(
+def _set_function_trait(
     client: PlacementClient,
     reservations: Reservations,
     scope: Sequence[ProviderSummary],
     job: DeviceJob,
     trait: str | None,
 ) -> None:
-    """Set or remove (None) the function trait of a device's providers, and note it in the job."""
     owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
     for one in scope:
         if not reservations.is_published(one):

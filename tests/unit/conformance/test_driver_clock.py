@@ -32,7 +32,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
 
 @pytest.fixture
 def clock(tmp_path: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> DriverClock:
-    monkeypatch.setattr(driver_clock, "_waited_for_processor", lambda pid: {**machine.waited})
+    monkeypatch.setattr(
+        driver_clock, "_seconds_waited_for_processor", lambda pid: {**machine.waited}
+    )
     return DriverClock(tmp_path / "page", os.getpid())
 
 
@@ -81,7 +83,7 @@ def test_clock_sees_the_threads_of_a_child_of_a_child() -> None:
     ) as child:
         assert child.stdout is not None
         grandchild = int(child.stdout.readline())
-        seen = driver_clock._waited_for_processor(os.getpid())
+        seen = driver_clock._seconds_waited_for_processor(os.getpid())
 
         assert {os.getpid(), child.pid, grandchild} <= seen.keys()
 
