@@ -4,8 +4,7 @@ A driver imports the interface from here::
 
     from wharfinger.driver import SUPPORTED, Capabilities, ComputeDriver, unsupported
 
-The values that drivers exchange with the framework (ProviderTree, Inventory) are in
-``wharfinger.providers``, the versioned objects (ComputeNode) in ``wharfinger.objects``.
+ProviderTree and Inventory are in ``wharfinger.providers``, ComputeNode in ``wharfinger.objects``.
 """
 
 from wharfinger.driver.base import Allocations, ComputeDriver

@@ -1,4 +1,4 @@
-"""Find the entry points of installed drivers and request filters, without loading them."""
+"""Find installed drivers and request filters by their entry points."""
 
 import os
 import sys
@@ -10,22 +10,21 @@ from typing import Any, Final
 
 from stevedore import DriverManager
 
-#: Suffixes of the directories with metadata of packages.
 _METADATA_SUFFIXES: Final = (".dist-info", ".egg-info")
-#: A file's path, inode, modification time and size. They are equal if the file has not changed.
+#: A file's path, inode, modification time in ns, and size.
 _FileState = tuple[str, int, int, int]
 
 
 class PluginManager(DriverManager[Any]):
-    """Manager of stevedore that also finds plugins that were installed a moment ago."""
+    """A stevedore manager that finds newly installed plugins, too."""
 
     def list_entry_points(self) -> list[EntryPoint]:
-        """Return the entry points of the group, without stevedore's cache."""
+        """Return the entry points of the manager's group."""
         return entry_points(group=self.namespace)
 
 
 def entry_points(group: str) -> list[EntryPoint]:
-    """Return the entry points that installed packages have in a group."""
+    """Return the entry points of a group in all installed packages."""
     return list(_read(group, tuple(seen for path in sys.path for seen in _path_state(path))))
 
 

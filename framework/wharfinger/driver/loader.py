@@ -1,4 +1,4 @@
-"""Load a driver class by its configured name, and check that it implements the interface."""
+"""Load driver classes, and check that they implement the interface."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ def installed() -> list[InstalledDriver]:
 
 
 def load(name: str) -> type[ComputeDriver]:
-    """Return the driver class with this name; raises DriverLoadError for the first fault."""
+    """Return the driver class of this name. Raises DriverLoadError."""
     driver: type[ComputeDriver] = _import(name)
     for error in _problems(name, driver):
         raise error
@@ -45,7 +45,7 @@ def load(name: str) -> type[ComputeDriver]:
 
 
 def check(name: str) -> list[DriverLoadError]:
-    """Return all faults of the driver class with this name; only one if it cannot be imported."""
+    """Return the faults that the loader finds in the driver class of this name."""
     try:
         return list(_problems(name, _import(name)))
     except DriverLoadError as error:

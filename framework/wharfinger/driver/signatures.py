@@ -1,4 +1,4 @@
-"""Check that the framework can call a driver's methods with its arguments."""
+"""Check the signatures of a driver's methods."""
 
 import inspect
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from typing import Final
 from wharfinger.driver.base import ComputeDriver
 from wharfinger.exceptions import DriverLoadError
 
-#: The arguments of each method after self. If a method has several forms, the driver's method has
-#: to accept one of them: nova's update_provider_tree has no argument migrations.
+#: The arguments of each method in one or several forms. The driver's method has to accept one
+#: form: nova's update_provider_tree has no argument migrations.
 _CALLS: Final[dict[str, tuple[str, ...]]] = {
     "__init__": ("conf, host, name",),
     "config_sections": ("conf, name",),
@@ -37,7 +37,7 @@ _CALLS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
-    """Yield an error for each method of a driver class that the framework cannot call."""
+    """Yield an error for each method that the framework cannot call."""
     for method, calls in _CALLS.items():
         found = getattr(driver, method)
         if not callable(found) or inspect.iscoroutinefunction(found):
@@ -58,7 +58,7 @@ def check(name: str, driver: type[ComputeDriver]) -> Iterator[DriverLoadError]:
 
 @cache
 def takes_migrations(driver: type[ComputeDriver]) -> bool:
-    """Return whether the driver's update_provider_tree has the argument migrations."""
+    """Return whether the driver's update_provider_tree takes migrations."""
     return _fits(driver, "update_provider_tree", _CALLS["update_provider_tree"][0])
 
 

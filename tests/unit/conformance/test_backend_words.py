@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from wharfinger.conformance import backend_words
-from wharfinger.conformance.checks.identity import _configurations
+from wharfinger.conformance.checks.identity import _with_each_node_renamed
 from wharfinger.conformance.subject import Subject
 
 UUID = "8f7c2ad4-5b2e-4e3c-9d53-6a1d3e0c7b91"
@@ -72,10 +72,10 @@ def test_contains_finds_the_uuid_of_the_machine_without_a_harness(
     assert contains(None)
 
 
-def test_configurations_with_a_node_name_have_a_copy_with_another_name() -> None:
+def test_with_each_node_renamed_with_a_node_name_have_a_copy_with_another_name() -> None:
     text = "[rack]\nurl = http://node-1/\nname = node-1\n"
 
-    assert [*_configurations(text, ["node-1", "node-2"])] == [
+    assert [*_with_each_node_renamed(text, ["node-1", "node-2"])] == [
         text,
         "[rack]\nurl = http://node-1/\nname = node-1-elsewhere-node-1\n",
     ]

@@ -1,4 +1,4 @@
-"""Rules on things that are added and removed (WHF-4xx)."""
+"""Rules on added and removed nodes and devices (WHF-401 to 404)."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -30,7 +30,7 @@ _SEVERAL: Final = 4
     after=("WHF-301",),
 )
 def added(subject: Subject) -> None:
-    """Add two things in turn; the driver must publish each, and change no unrelated provider."""
+    """Check that added nodes and devices are published, and other providers unchanged."""
     with subject.publishing() as publishing:
         for _ in range(2):
             before = publishing.settle()
@@ -58,14 +58,14 @@ def added(subject: Subject) -> None:
     after=("WHF-301",),
 )
 def removed(subject: Subject) -> None:
-    """Remove a thing, and later all others; the providers of removed things must be deleted."""
+    """Check that the providers of removed nodes and devices are deleted."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
         thing, *others = harness.things()
         harness.remove(thing)
         after = publishing.settle()
-        see_removed(before, after, [thing], others)
+        _check_removed(before, after, [thing], others)
         if harness.busy.supported:
             harness.make_busy(others[-1])
             publishing.sync()
@@ -88,7 +88,7 @@ def removed(subject: Subject) -> None:
     after=("WHF-401", "WHF-402"),
 )
 def returned(subject: Subject) -> None:
-    """Remove a thing and put it back; then Placement must have the same contents as before."""
+    """Check that a node or device that comes back is published as before."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -115,7 +115,7 @@ def returned(subject: Subject) -> None:
     after=("WHF-303", "WHF-403"),
 )
 def not_renumbered(subject: Subject) -> None:
-    """Remove one or two of at least four things, and put them back; no other may change."""
+    """Check that a removal does not change the providers of other nodes and devices."""
     harness = subject.harness
     with subject.publishing() as publishing:
         while len(harness.things()) < _SEVERAL:
@@ -132,7 +132,7 @@ def not_renumbered(subject: Subject) -> None:
             for _ in range(2):
                 after = publishing.settle()
                 see_as_expected(subject, after)
-                for name in see_removed(before, after, gone, others):
+                for name in _check_removed(before, after, gone, others):
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
                         raise Violation(
@@ -159,13 +159,9 @@ def _are_alike(contents: Contents, things: Sequence[str]) -> bool:
     return all(one == first for one in others)
 
 
-def see_removed(
+def _check_removed(
     before: Contents, after: Contents, gone: Sequence[str], others: Sequence[str]
 ) -> set[str]:
-    """Raise Violation unless the things ``gone`` are deleted, and the things ``others`` unchanged.
-
-    Return the names of other deleted providers, which belong to no thing of ``others``.
-    """
     things = ", ".join(gone)
     its = {name for thing in gone for name in at_and_below(before, thing)}
     if its & after.keys():

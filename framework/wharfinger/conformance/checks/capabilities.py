@@ -1,4 +1,4 @@
-"""Rules on capabilities: what a driver supports works, and the rest is refused (WHF-9xx)."""
+"""Rules on declared capabilities (WHF-901 to 904, 921 to 924, 931 and 932)."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import uuid4
 
-from wharfinger.conformance.checks.programming import NO_FUNCTION, see_programmed
+from wharfinger.conformance.checks.programming import NO_FUNCTION, check_programming
 from wharfinger.conformance.device_function import held_function
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
@@ -18,7 +18,7 @@ from wharfinger.driver.capabilities import METHODS
 from wharfinger.exceptions import ProgrammingRefused, ReshapeNeeded, shown
 from wharfinger.providers.names import check_trait
 
-#: How far in the future a time has to be so that no cleaning can be after it.
+#: Times so far ahead that no cleaning can be later.
 _LATER: Final = (timedelta(minutes=2), timedelta(days=1))
 #: Listings after which a driver reports a thing as free that was made free.
 _LOOKS: Final = 3
@@ -36,7 +36,7 @@ _NOBODYS: Final = "0d5cfdf0-7a3e-4c3c-9a86-3f5a7f6f7b11"
     after=("WHF-203",),
 )
 def nests(subject: Subject) -> None:
-    """Raise Violation if the driver describes no child provider with inventory or traits."""
+    """Check that a driver that supports nested_providers describes child providers."""
     if not _children(subject):
         raise Violation(
             "the driver supports nested_providers, but describes no child provider with inventory "
@@ -54,7 +54,7 @@ def nests(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def nests_not(subject: Subject) -> None:
-    """Raise Violation if the driver describes a child provider with inventory or traits."""
+    """Check that a driver without nested_providers describes no child providers."""
     if children := _children(subject):
         raise Violation(f"+ {', '.join(children)}", "only root providers")
 
@@ -68,19 +68,18 @@ def nests_not(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def reshapes_not(subject: Subject) -> None:
-    """Raise Violation if the driver raises ReshapeNeeded when it describes its nodes."""
+    """Check that a driver without reshape does not raise ReshapeNeeded."""
     with subject.driver() as driver:
         try:
             described = describe(driver, subject.placement.contents())
             there = {name: one.provider for name, one in described.items()}
-            for live in (there, _on_roots(there)):
+            for live in (there, _with_all_inventory_on_roots(there)):
                 describe(driver, live)
         except ReshapeNeeded as error:
             raise Violation("update_provider_tree raises ReshapeNeeded", "no error") from error
 
 
-def _on_roots(contents: Contents) -> Contents:
-    """Return only the root providers, each with an inventory of every class in its tree."""
+def _with_all_inventory_on_roots(contents: Contents) -> Contents:
     roots = {one.uuid: one for one in contents.values() if one.parent_uuid is None}
     for one in contents.values():
         if root := roots.get(one.root_uuid):
@@ -98,10 +97,7 @@ def _on_roots(contents: Contents) -> Contents:
     after=("WHF-101",),
 )
 def refused(subject: Subject) -> None:
-    """Call the methods of each unsupported capability; they must raise NotImplementedError.
-
-    If ``cleans_after_release`` is unsupported, ``is_clean`` must return False.
-    """
+    """Check that the driver refuses calls for capabilities that it does not support."""
     driver = subject.load().driver
     calls: dict[str, Callable[[], object]] = {
         "changed_nodes": lambda: driver.changed_nodes(None),
@@ -134,14 +130,11 @@ def refused(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs(subject: Subject) -> None:
-    """Program two things; then ``current_function`` must return the new function, or raise.
-
-    No other device may report another function than before.
-    """
+    """Check the functions that devices report after ``program``."""
     for index in (-1, 0):
         subject.begin()
         with subject.driver() as driver:
-            see_programmed(subject, driver, subject.harness.things()[index])
+            check_programming(subject, driver, subject.harness.things()[index])
 
 
 @rule(
@@ -155,10 +148,7 @@ def programs(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_not(subject: Subject) -> None:
-    """Call ``program`` for a wrong provider, device or image, and while calls fail.
-
-    It must raise.
-    """
+    """Check that ``program`` raises if it cannot program the device."""
     harness = subject.harness
     thing = harness.things()[0]
     image, function = harness.image(thing)
@@ -184,10 +174,7 @@ def programs_not(subject: Subject) -> None:
     after=("WHF-208",),
 )
 def programs_these(subject: Subject) -> None:
-    """Raise Violation if a thing's ``programming_scope`` lacks its uuid, or has undescribed ones.
-
-    ``function_trait`` must return the name of a trait.
-    """
+    """Check the results of ``programming_scope`` and ``function_trait``."""
     harness = subject.harness
     with subject.driver() as driver:
         described = describe(driver, subject.placement.contents())
@@ -216,23 +203,17 @@ def programs_these(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def refuses_what_was_not_begun(subject: Subject) -> None:
-    """Program a thing with a wrong function, then while each call in turn gets half an answer.
-
-    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
-    """
-    _see_not_begun(subject, asked=NO_FUNCTION)
+    """Check that the device is unchanged if ``program`` raises ProgrammingRefused."""
+    _check_refused_device_is_unchanged(subject, requested=NO_FUNCTION)
     at, calls = 0, 1
     while at < calls:
-        calls = _see_not_begun(subject, at)
+        calls = _check_refused_device_is_unchanged(subject, at)
         at += 1
 
 
-def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = None) -> int:
-    """Program a thing while backend call ``at`` gets half an answer; return the number of calls.
-
-    Raise Violation if the driver raises ProgrammingRefused, and the device has the new function.
-    The driver gets ``asked`` in place of the image's function.
-    """
+def _check_refused_device_is_unchanged(
+    subject: Subject, at: int | None = None, requested: str | None = None
+) -> int:
     subject.begin()
     harness = subject.harness
     thing = harness.things()[0]
@@ -242,7 +223,7 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
         harness.expect(at, None if at is None else Fault.HALF)
         refused = False
         try:
-            driver.program(uuid, image, asked or function)
+            driver.program(uuid, image, requested or function)
         except ProgrammingRefused:
             refused = True
         except Exception:
@@ -251,7 +232,7 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
         harness.expect()
         if refused and held_function(driver, uuid) == function:
             raise Violation(
-                f"program was called with function {asked or function} and raises "
+                f"program was called with function {requested or function} and raises "
                 f"ProgrammingRefused, but {thing} now has {function}, the function of the image",
                 "ProgrammingRefused only if the device is unchanged, otherwise another error such "
                 "as BackendError",
@@ -269,7 +250,7 @@ def _see_not_begun(subject: Subject, at: int | None = None, asked: str | None = 
     after=("WHF-501",),
 )
 def cleans(subject: Subject) -> None:
-    """Raise Violation if ``is_clean`` returns True for a busy thing or for an unknown provider."""
+    """Check that ``is_clean`` returns False for busy and unknown providers."""
     harness = subject.harness
     if not harness.busy.supported:
         raise NotShown(
@@ -302,22 +283,22 @@ def cleans(subject: Subject) -> None:
     after=("WHF-931",),
 )
 def cleaned_since(subject: Subject) -> None:
-    """Ask ``is_clean`` of a free thing for times in the future; it must return False."""
+    """Check that ``is_clean`` is not True merely because a device is free."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
         uuid = uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing} (free so far)")
+        _check_not_clean(driver, uuid, f"{thing} (free so far)")
         if harness.busy.supported:
             harness.make_busy(thing)
             uuid_of(subject, driver, thing)
             harness.make_free(thing)
         for _ in range(_LOOKS):
             uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing} (free again)")
+        _check_not_clean(driver, uuid, f"{thing} (free again)")
     with subject.driver() as driver:
         uuid_of(subject, driver, thing)
-        _see_not_clean(driver, uuid, f"{thing} (free since the start of the driver)")
+        _check_not_clean(driver, uuid, f"{thing} (free since the start of the driver)")
 
 
 def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
@@ -327,7 +308,7 @@ def _is_clean(driver: ComputeDriver, uuid: str, since: datetime) -> bool:
         return False
 
 
-def _see_not_clean(driver: ComputeDriver, uuid: str, thing: str) -> None:
+def _check_not_clean(driver: ComputeDriver, uuid: str, thing: str) -> None:
     for later in _LATER:
         if _is_clean(driver, uuid, datetime.now(UTC) + later):
             raise Violation(

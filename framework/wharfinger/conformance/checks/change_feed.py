@@ -28,10 +28,9 @@ from wharfinger.conformance.subject import (
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import WharfingerError, shown
 
-#: Seconds within which a feed has to name a change: it need not call its backend in each poll.
+#: Seconds within which a feed has to name a change.
 _WITHIN: Final = 10.0
-#: Seconds after which a feed must no longer name a change again. Until then it may, since the times
-#: in its backend are not exact.
+#: Seconds until which a feed may name a change again: times in backends are not exact.
 _QUIET: Final = 30.0
 #: The index of a call in a poll, and the fault that this call meets.
 _FAULTS: Final = (
@@ -41,7 +40,7 @@ _FAULTS: Final = (
     (2, Fault.ERROR),
     (2, Fault.RAISE),
 )
-#: A feed is quiet when this many successive polls name no node.
+#: A feed is quiet after this many successive polls without a node.
 _POLLS: Final = 5
 #: A poll may repeat a listing that takes fewer calls: a backend may offer only one.
 _CALLS_OF_A_LISTING: Final = 2
@@ -53,13 +52,13 @@ _EVENTS: Final = 4
 #: The most changes between two polls, and the seconds for making them.
 _CHANGES: Final = 128
 _MAKING: Final = 2.0
-#: How often one thing becomes busy and free again before polls whose time is measured: at least,
-#: and at most. The number of measurements of each poll.
+#: How often one thing becomes busy and free again before measured polls: at least, and at most. The
+#: measurements of each poll.
 _FEWEST_TIMED: Final = 256
 _MOST_TIMED: Final = 8192
 _RUNS: Final = 3
-#: The number of polls during which a thing changes. The seconds between two looks at the calls of
-#: such a poll, and for the backend to answer a call.
+#: The number of polls during which a thing changes. The seconds between two looks at the calls of a
+#: poll, and for the backend to answer a call.
 _MIDWAY: Final = 3
 _PAUSE: Final = 0.01
 _ANSWERED: Final = 0.05
@@ -79,7 +78,7 @@ _NAMED: Final = 1.0
     after=("WHF-502",),
 )
 def feeds(subject: Subject) -> None:
-    """Make a thing busy, or change it otherwise; polls must soon publish each change."""
+    """Check that polls of the change feed publish changes of the backend."""
     harness, placement = subject.harness, subject.placement
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -119,17 +118,12 @@ def feeds(subject: Subject) -> None:
         elif before[thing].parent_uuid is not None:
             new = subject.add()
             see(lambda now: new in now, f"+ {new}")
-    _see_named_nodes_as_now(subject)
+    _check_named_nodes_described_anew(subject)
     if not harness.busy.supported and not subject.can("change"):
         raise Unproven(NO_CHANGE)
 
 
-def _see_named_nodes_as_now(subject: Subject) -> None:
-    """Remove a thing below a node, and put it back; poll after each change.
-
-    If a poll names the node, the driver must soon describe the same inventories and traits as a new
-    driver instance.
-    """
+def _check_named_nodes_described_anew(subject: Subject) -> None:
     harness = subject.harness
     with subject.driver() as driver:
         follower = Follower(subject, driver)
@@ -181,7 +175,7 @@ def _figures_of(subject: Subject, driver: ComputeDriver, *, refresh: bool = Fals
     after=("WHF-911",),
 )
 def feeds_again(subject: Subject) -> None:
-    """Poll until a change is named, then with the same mark; the same nodes must be named again."""
+    """Check that the feed names the same nodes again for a reused mark."""
     harness = subject.harness
     first: set[str] = set()
     with subject.driver() as driver:
@@ -221,7 +215,7 @@ def feeds_again(subject: Subject) -> None:
     after=("WHF-402", "WHF-911"),
 )
 def feeds_what_is(subject: Subject) -> None:
-    """Remove things. Raise Violation if a poll, before or after a listing, names a missing node."""
+    """Check that the feed names only nodes that the driver lists."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
@@ -260,26 +254,22 @@ def feeds_what_is(subject: Subject) -> None:
     after=("WHF-701", "WHF-911"),
 )
 def feeds_or_raises(subject: Subject) -> None:
-    """Poll while all calls fail; the feed must raise.
-
-    Then make changes while single calls fail; later polls must show all changes.
-    """
+    """Check that the feed raises while the backend fails, and loses no change."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _, mark = driver.changed_nodes(None)
         others = (Fault.HANG, Fault.STALE, Fault.LATE)
         for fault in subject.possible(one for one in Fault if one not in others):
-            _see_raised(subject, lambda: driver.changed_nodes(mark), fault)
+            _check_poll_raises(subject, lambda: driver.changed_nodes(mark), fault)
     changes = Changes(subject)
     subject.harness.grow(max(0, len(_FAULTS) - len(subject.harness.things())))
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        _see_nothing_lost(subject, follower, changes)
+        _check_no_change_lost(subject, follower, changes)
 
 
-def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
-    """Poll while every call meets a fault; raise Violation unless a poll raises."""
+def _check_poll_raises(subject: Subject, ask: Callable[[], object], fault: Fault) -> None:
     harness = subject.harness
     harness.expect(None, fault)
     answer: object = None
@@ -301,8 +291,7 @@ def _see_raised(subject: Subject, ask: Callable[[], object], fault: Fault) -> No
     )
 
 
-def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
-    """Change things while one call of a poll meets a fault; later polls must show each change."""
+def _check_no_change_lost(subject: Subject, follower: Follower, changes: Changes) -> None:
     harness = subject.harness
     missed: int | None = None
     seen: list[str] = []
@@ -316,14 +305,13 @@ def _see_nothing_lost(subject: Subject, follower: Follower, changes: Changes) ->
             missed = at
         harness.expect()
         when = f"backend call {at} of a poll gets {fault}"
-        _see_none_missing(follower, when)
-        _see_changes(follower, changes, [thing], when)
+        _check_no_provider_omitted(follower, when)
+        _check_changes_shown(follower, changes, [thing], when)
         seen.append(thing)
-        _see_none_forgotten(follower, changes, seen)
+        _check_no_change_forgotten(follower, changes, seen)
 
 
-def _see_none_missing(follower: Follower, when: str) -> None:
-    """Let the driver describe all nodes; it may raise, but must not leave out providers."""
+def _check_no_provider_omitted(follower: Follower, when: str) -> None:
     try:
         now = follower.describe(follower.nodes)
     except Exception:
@@ -335,7 +323,7 @@ def _see_none_missing(follower: Follower, when: str) -> None:
         )
 
 
-def _see_none_forgotten(follower: Follower, changes: Changes, seen: Sequence[str]) -> None:
+def _check_no_change_forgotten(follower: Follower, changes: Changes, seen: Sequence[str]) -> None:
     now = follower.describe(follower.nodes)
     for thing in seen:
         if not changes.is_seen(thing, now[thing]):
@@ -365,17 +353,17 @@ def _has_asked(subject: Subject, follower: Follower) -> bool:
     after=("WHF-911",),
 )
 def feeds_nothing(subject: Subject) -> None:
-    """Poll an unchanged backend; raise Violation if the feed does not stop naming nodes."""
+    """Check that the feed names no node while nothing changes."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        _see_quiet(follower)
+        _check_becomes_quiet(follower)
         if can_be_busy(subject):
             thing = subject.harness.things()[0]
             subject.harness.make_busy(thing)
             _soon(lambda: bool(follower.poll()))
             subject.harness.make_free(thing)
-            _see_quiet(follower)
+            _check_becomes_quiet(follower)
 
 
 @rule(
@@ -388,24 +376,20 @@ def feeds_nothing(subject: Subject) -> None:
     after=("WHF-915",),
 )
 def feeds_no_more(subject: Subject) -> str:
-    """Change one or two of many nodes; the feed may name at most three others for each.
-
-    A driver of only one node passes: WHF-915 has seen that the feed does not always name it. Return
-    the number of nodes as text.
-    """
+    """Check that the feed names few nodes that have not changed."""
     changes = Changes(subject)
     most = _NODES // 2
     with subject.driver() as driver:
         follower = Follower(subject, driver)
-        _have_nodes(subject, follower, _NODES)
+        _grow_nodes(subject, follower, _NODES)
         if len(follower.nodes) < _NODES:
             if len(follower.nodes) == 1:
                 return "the driver lists one node"
             raise Unproven(f"the driver lists fewer than {_NODES} nodes")
         first, second, *_, last = subject.harness.things()
         for thing, nodes in ((first, _NODES), (last, _NODES), (second, 4 * _NODES)):
-            _have_nodes(subject, follower, nodes)
-            _see_quiet(follower)
+            _grow_nodes(subject, follower, nodes)
+            _check_becomes_quiet(follower)
             things = [thing]
             if thing == second:
                 others = {first, second, last}
@@ -428,11 +412,7 @@ def feeds_no_more(subject: Subject) -> str:
         return f"of {len(follower.nodes)} nodes"
 
 
-def _have_nodes(subject: Subject, follower: Follower, count: int) -> None:
-    """Add things until the driver lists at least ``count`` nodes; try this eight times at most.
-
-    If the driver lists only one node, add nothing.
-    """
+def _grow_nodes(subject: Subject, follower: Follower, count: int) -> None:
     follower.list_all()
     for _ in range(_GROWTHS):
         if not 1 < len(follower.nodes) < count:
@@ -464,10 +444,7 @@ def _named_until(follower: Follower, nodes: Set[str]) -> set[str]:
     after=("WHF-911",),
 )
 def feeds_from_the_first_mark(subject: Subject) -> None:
-    """Change a thing after the first mark, and another after the listing; polls must show both.
-
-    Change things during polls, too, which needs the fault LATE.
-    """
+    """Check that the feed names all nodes that change after the first mark."""
     changes = Changes(subject)
     subject.harness.grow(2)
     before, after, *others = subject.harness.things()
@@ -479,18 +456,14 @@ def feeds_from_the_first_mark(subject: Subject) -> None:
             changes.make(early, described.get(early))
             follower.list_all()
             changes.make(late, described.get(late))
-            _see_changes(
+            _check_changes_shown(
                 follower, changes, [early, late], "things have changed after the first mark"
             )
     if subject.can(Fault.LATE):
-        _see_changes_during_polls(subject, changes)
+        _check_changes_during_polls(subject, changes)
 
 
-def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
-    """Change things during three polls; later polls must show each change.
-
-    The backend executes a call before the change, and answers it after the change.
-    """
+def _check_changes_during_polls(subject: Subject, changes: Changes) -> None:
     things = [subject.add() for _ in range(2 * _MIDWAY)]
     calls = 0
     with subject.driver() as driver:
@@ -503,7 +476,7 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
             change = partial(changes.make, late, described.get(late))
             calls = _poll_with_a_change(subject, follower, at, change)
             when = f"a thing changes during backend call {at} of a poll"
-            _see_changes(follower, changes, [early, late], when)
+            _check_changes_shown(follower, changes, [early, late], when)
             if calls <= at:
                 return
 
@@ -511,10 +484,6 @@ def _see_changes_during_polls(subject: Subject, changes: Changes) -> None:
 def _poll_with_a_change(
     subject: Subject, follower: Follower, at: int, change: Callable[[], None]
 ) -> int:
-    """Poll, and make a change while the answer to the call ``at`` is delayed.
-
-    Return the number of calls.
-    """
     harness = subject.harness
 
     def poll() -> None:
@@ -547,10 +516,7 @@ def _poll_with_a_change(
     after=("WHF-911",),
 )
 def feeds_since_the_mark(subject: Subject) -> None:
-    """Change two things in turn; then poll again with the marks from before these changes.
-
-    The feed must name all nodes that have changed since the mark, or raise.
-    """
+    """Check that the feed names all nodes that have changed since an older mark."""
     changes = Changes(subject)
     one, other = [*subject.harness.things()][:2]
     marks: list[str] = []
@@ -562,18 +528,17 @@ def feeds_since_the_mark(subject: Subject) -> None:
             marks.append(follower.mark)
             nodes.append(follower.node_of(thing))
             changes.make(thing, follower.described[thing])
-            _see_changes(follower, changes, [thing], "one thing has changed")
+            _check_changes_shown(follower, changes, [thing], "one thing has changed")
             follower.poll()
             for mark, expected in ((marks[0], nodes), (marks[-1], nodes[-1:]), (marks[0], nodes)):
-                _see_named(follower, mark, expected, "for a mark that is used again")
+                _check_nodes_named(follower, mark, expected, "for a mark that is used again")
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        _see_named(follower, marks[0], nodes, "for a mark of an earlier instance")
+        _check_nodes_named(follower, marks[0], nodes, "for a mark of an earlier instance")
 
 
-def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
-    """Poll from a mark on; raise Violation unless the feed raises, or names all these nodes."""
+def _check_nodes_named(follower: Follower, mark: str, expected: Sequence[str], when: str) -> None:
     named: set[str] = set()
 
     def are_named() -> bool:
@@ -605,11 +570,7 @@ def _see_named(follower: Follower, mark: str, expected: Sequence[str], when: str
     after=("WHF-911",),
 )
 def feeds_all(subject: Subject) -> str:
-    """Change many things at once; polls must show all changes.
-
-    If things can be busy, the processor time of a poll must also grow linearly with the number of
-    changes. Return as text how many were made.
-    """
+    """Check that the feed names all of many changed nodes, at linear cost."""
     changes = Changes(subject)
     with subject.driver() as driver:
         for _ in sizes(subject, most=_CHANGES):
@@ -624,7 +585,9 @@ def feeds_all(subject: Subject) -> str:
                 break
             changes.make(thing, follower.described.get(thing))
             changed.append(thing)
-        _see_changes(follower, changes, changed, f"{len(changed)} things have changed at once")
+        _check_changes_shown(
+            follower, changes, changed, f"{len(changed)} things have changed at once"
+        )
     if can_be_busy(subject) and takes_quadratic_time(_times_of_polls(subject)):
         # Other programs may have slowed one series of measurements down.
         times = _times_of_polls(subject)
@@ -639,24 +602,23 @@ def feeds_all(subject: Subject) -> str:
 
 
 def _times_of_polls(subject: Subject) -> list[float]:
-    """Return the processor times of polls, each after more changes of one thing.
-
-    Reset the backend before. Raise Violation unless later polls show a change of another thing.
-    """
     subject.begin()
     changes = Changes(subject)
     thing, *_, last = subject.harness.things()
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         follower.list_all()
-        times = _times_while_changing(subject, thing, partial(driver.changed_nodes, follower.mark))
+        times = _times_of_polls_between_changes(
+            subject, thing, partial(driver.changed_nodes, follower.mark)
+        )
         changes.make(last, follower.described[last])
-        _see_changes(follower, changes, [last], f"{thing} has changed many times before")
+        _check_changes_shown(follower, changes, [last], f"{thing} has changed many times before")
     return times
 
 
-def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], object]) -> list[float]:
-    """Return the processor times of polls; the changes of a thing double before each poll."""
+def _times_of_polls_between_changes(
+    subject: Subject, thing: str, poll: Callable[[], object]
+) -> list[float]:
     harness = subject.harness
     times: list[float] = []
     count, made = _FEWEST_TIMED, 0
@@ -684,10 +646,7 @@ def _times_while_changing(subject: Subject, thing: str, poll: Callable[[], objec
     after=("WHF-915",),
 )
 def feeds_cheaply(subject: Subject) -> str:
-    """Raise Violation if each of five successive polls makes all calls of a listing.
-
-    A driver passes if a listing takes only one call. Return as text how many calls it takes.
-    """
+    """Check that polls do not repeat all calls of a listing."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         subject.harness.expect()
@@ -695,7 +654,7 @@ def feeds_cheaply(subject: Subject) -> str:
         listing = Counter(subject.harness.calls)
         if listing.total() < _CALLS_OF_A_LISTING:
             return f"a listing takes {listing.total()} calls"
-        _see_quiet(follower)
+        _check_becomes_quiet(follower)
         for _ in range(_POLLS):
             subject.harness.expect()
             follower.poll()
@@ -709,9 +668,9 @@ def feeds_cheaply(subject: Subject) -> str:
     )
 
 
-def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], when: str) -> None:
-    """Raise Violation unless polls show the changes of the things within ten seconds."""
-
+def _check_changes_shown(
+    follower: Follower, changes: Changes, things: Sequence[str], when: str
+) -> None:
     def unseen() -> list[str]:
         described = follower.described
         return [
@@ -734,8 +693,7 @@ def _see_changes(follower: Follower, changes: Changes, things: Sequence[str], wh
         )
 
 
-def _see_quiet(follower: Follower) -> None:
-    """Poll until five successive polls name no node; raise Violation after 30 seconds."""
+def _check_becomes_quiet(follower: Follower) -> None:
     silent = 0
     named: frozenset[str] = frozenset()
 

@@ -22,7 +22,7 @@ from wharfinger.driver import loader
     "the night.",
 )
 def declared(subject: Subject) -> None:
-    """Raise Violation for the first fault that the framework's loader finds in the driver."""
+    """Check that the framework's loader finds no fault in the driver."""
     for problem in loader.check(subject.name):
         raise Violation(f"{problem.subject}: {problem.found}", problem.expected)
 
@@ -36,7 +36,7 @@ def declared(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def quiet(subject: Subject) -> None:
-    """Create a driver instance; raise Violation for side effects or calls to the backend."""
+    """Check that the constructor has no side effects and does not call the backend."""
     subject.load()  # imports the driver's libraries, whose side effects do not count
     conf = subject.configured()
     if subject.has_harness:
@@ -60,7 +60,7 @@ def quiet(subject: Subject) -> None:
     after=("WHF-101",),
 )
 def options_listed(subject: Subject) -> None:
-    """Raise Violation if the driver registers an option that its oslo.config.opts does not list."""
+    """Check that the driver's package lists all options that the driver registers."""
     driver = subject.load().driver
     registered = {one.key for one in driver.conf.effective(subject.instance_name)}
     others = {option.dest for option in (*FRAMEWORKS, *_of_plugins())}

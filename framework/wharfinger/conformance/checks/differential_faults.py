@@ -1,4 +1,4 @@
-"""Rules on lasting effects of faults (WHF-72x)."""
+"""Rules on lasting effects of faults (WHF-721 to 723)."""
 
 from typing import Final
 
@@ -31,10 +31,7 @@ _AFTER: Final = (
     after=_AFTER,
 )
 def leave_nothing_behind(subject: Subject) -> str:
-    """Play backend changes with faults; then Placement must be as without faults.
-
-    Return as text how many faults were tried.
-    """
+    """Check that faults of backend calls have no lasting effect."""
     faults = subject.possible((*COMMON_FAULTS, Fault.FORBIDDEN))
     return try_faults(subject, frozenset(faults), seconds=_SECONDS["WHF-721"], apart=2)
 
@@ -51,10 +48,7 @@ def leave_nothing_behind(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def forgets_old_answers(subject: Subject) -> str:
-    """Play backend changes with stale and late answers; then Placement must be as without them.
-
-    Return as text how many of these answers were tried.
-    """
+    """Check that stale and late answers have no lasting effect."""
     faults = frozenset({Fault.STALE, Fault.LATE})
     for fault in faults:
         try:
@@ -79,8 +73,5 @@ def forgets_old_answers(subject: Subject) -> str:
     after=(*_AFTER, "WHF-721"),
 )
 def survives_a_kill(subject: Subject) -> str:
-    """Play backend changes, and kill the driver's process; Placement must be as without kills.
-
-    Return as text how many kills were tried.
-    """
+    """Check that the driver recovers after its process was killed."""
     return try_kills(subject, seconds=_SECONDS["WHF-723"])

@@ -1,4 +1,4 @@
-"""Rules on backends that fail, hang, or break off an answer (WHF-7xx)."""
+"""Rules on backends that fail, hang, or break off an answer (WHF-701 to 709)."""
 
 import threading
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 from weakref import WeakKeyDictionary
 
-from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.checks.stability import check_nothing_done
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.fault_sweep import Breaking, see_listing_raise_or_stay
 from wharfinger.conformance.harness import Fault
@@ -34,13 +34,15 @@ _ANSWERS = (*_REFUSALS, Fault.FORBIDDEN, Fault.MISSING)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """List the nodes while every call meets a fault; the driver must raise."""
+    """Check that a listing raises while all calls of the backend fail."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
-        _see_raise(subject, driver, subject.possible((Fault.RAISE, Fault.HALF, *_ANSWERS)))
+        _check_listing_raises(
+            subject, driver, subject.possible((Fault.RAISE, Fault.HALF, *_ANSWERS))
+        )
     with subject.driver() as driver:
-        _see_raise(subject, driver, (Fault.RAISE,))
-    unanswered = _unanswered(subject)
+        _check_listing_raises(subject, driver, (Fault.RAISE,))
+    unanswered = _hung_listing(subject)
     if unanswered.names is not None and unanswered.calls == 1:
         raise Violation(
             "the only backend call is never answered, and get_available_nodes returns "
@@ -49,7 +51,7 @@ def raises(subject: Subject) -> None:
         )
 
 
-def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
+def _check_listing_raises(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault]) -> None:
     for fault in faults:
         subject.harness.expect(None, fault)
         try:
@@ -65,9 +67,7 @@ def _see_raise(subject: Subject, driver: ComputeDriver, faults: Sequence[Fault])
 
 
 @dataclass(slots=True)
-class _Unanswered:
-    """The result of a listing whose first call hangs."""
-
+class _HungListing:
     #: The returned nodes, None if the listing raised.
     names: Sequence[str] | None = None
     calls: int = 0
@@ -75,13 +75,12 @@ class _Unanswered:
     has_ended: bool = True
 
 
-_UNANSWERED: Final[WeakKeyDictionary[Subject, _Unanswered]] = WeakKeyDictionary()
+_UNANSWERED: Final[WeakKeyDictionary[Subject, _HungListing]] = WeakKeyDictionary()
 
 
-def _unanswered(subject: Subject) -> _Unanswered:
-    """List the nodes once for each subject while the first call hangs; return the result."""
+def _hung_listing(subject: Subject) -> _HungListing:
     if subject not in _UNANSWERED:
-        found = _UNANSWERED[subject] = _Unanswered()
+        found = _UNANSWERED[subject] = _HungListing()
         with subject.driver() as driver:
             driver.get_available_nodes(refresh=True)
 
@@ -109,10 +108,7 @@ def _unanswered(subject: Subject) -> _Unanswered:
     after=("WHF-301", "WHF-701"),
 )
 def recovers(subject: Subject) -> None:
-    """Run cycles while all calls fail; Placement must not change.
-
-    The next cycle must have no problem, and change nothing.
-    """
+    """Check that the driver recovers from a failure of the backend without a restart."""
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
@@ -125,7 +121,7 @@ def recovers(subject: Subject) -> None:
         after = subject.placement.contents()
         if after != before:
             raise Violation(difference(before, after), "no difference")
-        see_nothing_done(subject, before, publishing.cycle.sync())
+        check_nothing_done(subject, before, publishing.cycle.sync())
 
 
 for _id, _fault, _says in (
@@ -144,7 +140,7 @@ for _id, _fault, _says in (
         after=("WHF-303", "WHF-304", "WHF-401", "WHF-402", "WHF-506", "WHF-702"),
     )
     def each_call_fails(subject: Subject, fault: Fault = _fault) -> None:
-        """Let each call meet the fault in turn; each published tree must be the old or new one."""
+        """Check that each published tree is the old or the new one when a call fails."""
         Breaking(subject, fault).sweep()
 
 
@@ -158,8 +154,8 @@ for _id, _fault, _says in (
     after=("WHF-304", "WHF-702"),
 )
 def gives_up(subject: Subject) -> None:
-    """Let the first call of a listing hang; the listing must end within the harness's patience."""
-    if not _unanswered(subject).has_ended:
+    """Check that a listing ends if the backend never answers a call."""
+    if not _hung_listing(subject).has_ended:
         patience = subject.harness.patience
         raise Violation(
             "the first backend call is never answered, and get_available_nodes has not ended after "
@@ -178,13 +174,13 @@ def gives_up(subject: Subject) -> None:
     after=("WHF-303", "WHF-702"),
 )
 def found_again(subject: Subject) -> None:
-    """Restart the backend; the next cycle must have no problem, and change nothing."""
+    """Check that the driver works with a restarted backend."""
     with subject.publishing() as publishing:
         if can_be_busy(subject):
             subject.harness.make_busy(subject.harness.things()[0])
         before = publishing.settle()
         subject.harness.restart()
-        see_nothing_done(subject, before, publishing.cycle.sync())
+        check_nothing_done(subject, before, publishing.cycle.sync())
 
 
 @rule(
@@ -198,11 +194,7 @@ def found_again(subject: Subject) -> None:
     after=("WHF-304", "WHF-702"),
 )
 def errors_are_none(subject: Subject) -> None:
-    """List the nodes repeatedly, each time with an error as the answer to a different call.
-
-    The driver must raise, or describe the nodes as before. With the fault MISSING, some things may
-    be missing.
-    """
+    """Check that a listing never takes an error of the backend for an answer."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -225,6 +217,6 @@ def errors_are_none(subject: Subject) -> None:
     after=("WHF-703", "WHF-705", "WHF-708"),
 )
 def gone_for_good(subject: Subject) -> None:
-    """Run cycles in which every call from one call on fails; Placement must not change."""
+    """Check that Placement stays unchanged if the backend stops during a listing."""
     for fault in (Fault.RAISE, *_REFUSALS):
         Breaking(subject, fault).lasting()

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Final
 from uuid import NAMESPACE_URL, uuid5
 
-from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.checks.stability import check_nothing_done
 from wharfinger.conformance.exceptions import Unproven, Violation
 from wharfinger.conformance.expected_figures import (
     ALL_ALIKE,
@@ -42,10 +42,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Publish with two driver instances in turn; compare each thing with ``Harness.expected``.
-
-    If all things are alike, change one, and compare again.
-    """
+    """Check that published totals and traits agree with the backend."""
     harness = subject.harness
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())
@@ -77,10 +74,7 @@ def as_the_backend_has_it(subject: Subject) -> None:
     after=("WHF-303",),
 )
 def follows_changes(subject: Subject) -> None:
-    """Change two things in turn; the driver must publish each change, and no unrelated one.
-
-    A restart of the driver must change nothing.
-    """
+    """Check that changed totals and traits are published, without other changes."""
     harness = subject.harness
     with subject.publishing() as publishing:
         for thing in (harness.things()[-1], harness.things()[0]):
@@ -104,12 +98,11 @@ def follows_changes(subject: Subject) -> None:
                 )
             see_as_expected(subject, after)
         publishing.restart()
-        see_nothing_done(subject, after, publishing.cycle.sync())
-    _see_first_figures_again(subject)
+        check_nothing_done(subject, after, publishing.cycle.sync())
+    _check_figures_after_reset(subject)
 
 
-def _see_first_figures_again(subject: Subject) -> None:
-    """Reset the backend; a running driver instance must describe the same figures as a new one."""
+def _check_figures_after_reset(subject: Subject) -> None:
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
         subject.begin()
@@ -145,16 +138,16 @@ def _figures(provider: Provider) -> tuple[object, object]:
     after=("WHF-303",),
 )
 def counts_what_is_used(subject: Subject) -> None:
-    """Allocate parts of things, and let consumers use things; cycles must change nothing."""
+    """Check that published figures do not depend on the use of inventory."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         if parts := dict(_parts(subject, before)):
             subject.placement.allocate(_CONSUMER, parts)
-        _see_nothing_changes(subject, publishing, before)
+        _check_nothing_changes(subject, publishing, before)
         things = {*(subject.harness.things()[index] for index in (0, -1))}
         for thing in things if subject.can("use") else ():
             subject.harness.use(thing)
-            _see_nothing_changes(subject, publishing, before)
+            _check_nothing_changes(subject, publishing, before)
 
 
 def _parts(subject: Subject, contents: Contents) -> Iterator[tuple[str, dict[str, int]]]:
@@ -173,10 +166,10 @@ def _least_allocatable(figures: Inventory) -> int:
     return amount if amount <= min(capacity, figures.max_unit) else 0
 
 
-def _see_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
+def _check_nothing_changes(subject: Subject, publishing: Publishing, before: Contents) -> None:
     for _ in range(2):
         cycle = publishing.cycle
         for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync) * _ROUNDS:
-            see_nothing_done(subject, before, run())
+            check_nothing_done(subject, before, run())
         publishing.sync()
         publishing.restart()

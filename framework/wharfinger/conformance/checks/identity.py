@@ -1,4 +1,4 @@
-"""Rules on the names and uuids that several hosts publish (WHF-31x)."""
+"""The rule on names and uuids that several hosts publish (WHF-311)."""
 
 import re
 from collections.abc import Iterator
@@ -12,8 +12,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Subject, describe, listed
 from wharfinger.driver import ComputeDriver
 
-#: The name of another host, which begins and ends like the name of this one. It also replaces
-#: the name of a node in the configuration.
+#: The name of another host or node, which begins and ends with this name.
 _ELSEWHERE: Final = "{0}-elsewhere-{0}"
 
 
@@ -29,11 +28,7 @@ _ELSEWHERE: Final = "{0}-elsewhere-{0}"
     after=("WHF-302",),
 )
 def differs_on_another_host(subject: Subject) -> None:
-    """Let the driver describe two hosts; different names must have different uuids.
-
-    With ``Harness.second_host``, all names must differ, too. Without it, both hosts have the same
-    backend, and the rule is unproven.
-    """
+    """Check that different hosts publish different names and uuids."""
     name = subject.instance_name
     with subject.driver() as driver:
         here = _uuids(subject, driver)
@@ -47,16 +42,18 @@ def differs_on_another_host(subject: Subject) -> None:
                 f"two hosts have nodes or providers of the same names: {', '.join(both[:3])}",
                 "names that differ from host to host",
             )
-        _see_others(here, there)
+        _check_uuids_differ(here, there)
         return
     text = subject.harness.configuration(name)
-    for configuration in _configurations(text, [*here]):
+    for configuration in _with_each_node_renamed(text, [*here]):
         try:
             with subject.driver_elsewhere(host, configuration) as driver:
                 there = _uuids(subject, driver)
         except Exception:
             continue  # the driver reports that the backend does not know this host
-        _see_others({one: uuid for one, uuid in here.items() if not contains(subject, uuid)}, there)
+        _check_uuids_differ(
+            {one: uuid for one, uuid in here.items() if not contains(subject, uuid)}, there
+        )
 
 
 def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
@@ -69,7 +66,7 @@ def _uuids(subject: Subject, driver: ComputeDriver) -> dict[str, str]:
     }
 
 
-def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
+def _check_uuids_differ(here: dict[str, str], there: dict[str, str]) -> None:
     names = {uuid: name for name, uuid in here.items()}
     for name, uuid in sorted(there.items()):
         if name not in here and uuid in names:
@@ -79,8 +76,7 @@ def _see_others(here: dict[str, str], there: dict[str, str]) -> None:
             )
 
 
-def _configurations(text: str, names: list[str]) -> Iterator[str]:
-    """Yield the configuration, then a copy for each node that an option names, renamed there."""
+def _with_each_node_renamed(text: str, names: list[str]) -> Iterator[str]:
     yield text
     for name in names:
         given = re.compile(rf"^([ \t]*\w+[ \t]*[=:][ \t]*){re.escape(name)}[ \t]*$", re.MULTILINE)

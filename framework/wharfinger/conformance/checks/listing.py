@@ -1,4 +1,4 @@
-"""Rules on faults while a driver lists many things, or asks for one thing (WHF-45x)."""
+"""Rules on faults while a driver lists or looks up nodes and devices (WHF-451 and 452)."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -34,11 +34,7 @@ _FAULTS: Final = (Fault.ERROR, Fault.DENIED, Fault.RAISE, Fault.HALF)
     after=("WHF-401",),
 )
 def complete_or_none(subject: Subject) -> str:
-    """Add many things; list them repeatedly, each time with a fault in a call after the first.
-
-    The driver must raise, or describe all nodes as before. Return as text how many things there
-    were.
-    """
+    """Check that a listing of a large backend is complete or raises."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -76,7 +72,7 @@ def complete_or_none(subject: Subject) -> str:
     after=("WHF-401", "WHF-402"),
 )
 def errors_answer_nothing(subject: Subject) -> None:
-    """Ask the driver about an existing thing while calls fail; it must not give a wrong answer."""
+    """Check that the driver gives no wrong answers while backend calls fail."""
     harness = subject.harness
     faults = subject.possible((*_FAULTS, Fault.FORBIDDEN))
     with subject.driver() as driver:
@@ -116,10 +112,6 @@ def errors_answer_nothing(subject: Subject) -> None:
 def _questions(
     subject: Subject, driver: ComputeDriver, described: dict[str, DesiredProvider]
 ) -> Iterator[tuple[str, Callable[[], object], Callable[[object, bool], bool]]]:
-    """Yield questions about a thing: a text, the call to the driver, and a test of its answer.
-
-    The test takes the answer and whether every call has failed; True means a wrong answer.
-    """
     thing = subject.harness.things()[0]
     if thing not in described:
         return

@@ -1,4 +1,4 @@
-"""Rules on things that are busy for long, repeatedly or at the same time (WHF-508 to 510)."""
+"""Rules on long, repeated and simultaneous reservations (WHF-508 to 510)."""
 
 import threading
 from contextlib import suppress
@@ -15,8 +15,7 @@ from wharfinger.conformance.rules import Level, Profile, rule
 from wharfinger.conformance.subject import Publishing, Subject, as_contents, describe, sound
 from wharfinger.exceptions import WharfingerError
 
-#: Rounds of cycles in which a thing stays busy: at least, at most if the driver has no thread, and
-#: with --thorough.
+#: Rounds of cycles: at least, at most if the driver has no thread, and with --thorough.
 _FEWEST: Final = 5
 _MOST: Final = 60
 _THOROUGH: Final = 500
@@ -48,10 +47,7 @@ _SHORT: Final = 0.5
     after=("WHF-303", "WHF-506", "WHF-507"),
 )
 def reserved_however_long(subject: Subject) -> None:
-    """Make a thing busy, run many cycles, set the clocks ahead, and restart the driver.
-
-    The thing must stay reserved.
-    """
+    """Check that a node or device stays reserved, however long it is busy."""
     threads = threading.active_count()
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
@@ -93,10 +89,7 @@ def reserved_however_long(subject: Subject) -> None:
     after=("WHF-303", "WHF-403", "WHF-506", "WHF-507"),
 )
 def each_for_itself(subject: Subject) -> None:
-    """Make three things busy and free in several orders; only busy things may be reserved.
-
-    Then make many things busy; all of them must be reserved.
-    """
+    """Check that exactly the busy nodes and devices are reserved."""
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
         things = subject.harness.things()[:_AT_ONCE]
@@ -134,11 +127,10 @@ def each_for_itself(subject: Subject) -> None:
             busy.see(f"{things[-1]} is busy for {time_} time")
             busy.make_free(things[-1])
             busy.see(f"{things[-1]} is free for {time_} time")
-        _see_many_reserved(subject, publishing)
+        _check_many_reserved(subject, publishing)
 
 
-def _see_many_reserved(subject: Subject, publishing: Publishing) -> None:
-    """Make as many things busy as the harness can in a moment; the driver must reserve each."""
+def _check_many_reserved(subject: Subject, publishing: Publishing) -> None:
     harness = subject.harness
     busy: list[str] = []
     there = [*harness.things()]
@@ -169,10 +161,7 @@ def _see_many_reserved(subject: Subject, publishing: Publishing) -> None:
     after=("WHF-403", "WHF-506", "WHF-507"),
 )
 def reserved_on_return(subject: Subject) -> None:
-    """Put a thing back busy, and add a busy thing; both must be reserved from the first cycle on.
-
-    They may have no inventory.
-    """
+    """Check that busy nodes and devices are reserved when they are added or return."""
     harness = subject.harness
     with subject.publishing() as publishing:
         busy = BusyThings(subject, publishing)
@@ -183,17 +172,17 @@ def reserved_on_return(subject: Subject) -> None:
             harness.put_back(thing)
             busy.make_busy(thing)
             for _ in range(_CYCLES):
-                _see_never_free(publishing, subject, thing)
+                _check_never_free(publishing, subject, thing)
             busy.see_others(f"{thing} has returned, and is busy")
             busy.make_free(thing)
             busy.see(f"{thing} has returned, and is free")
         new = subject.add()
         harness.make_busy(new)
         for _ in range(_CYCLES):
-            _see_never_free(publishing, subject, new)
+            _check_never_free(publishing, subject, new)
 
 
-def _see_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
+def _check_never_free(publishing: Publishing, subject: Subject, thing: str) -> None:
     publishing.sync()
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):

@@ -1,4 +1,4 @@
-"""Rules on the versions of objects that the framework and a driver pass each other (WHF-21x)."""
+"""Rules on the versions of objects that drivers and the framework exchange (WHF-211 and 212)."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,19 +22,18 @@ from wharfinger.objects.field_types import now
     after=("WHF-202", "WHF-203"),
 )
 def versions_kept(subject: Subject) -> None:
-    """Pass a Service and Migrations of the declared versions to the driver; it must not fail.
-
-    A ComputeNode that it returns must not set a newer field.
-    """
+    """Check that objects keep to the versions that the driver declares."""
     declared = subject.kind.object_versions
     driver = subject.load().driver
     service = Service(host=driver.host, binary="wharfinger", version=1)
-    driver.init_host(_older(service, declared.get("Service")))
+    driver.init_host(_at_version(service, declared.get("Service")))
     try:
         for node in listed(driver).nodes:
             resource = driver.get_available_resource(node.name)
-            _see_fields(resource, declared)
-            migration = _older(_migration_away(driver.host, node.name), declared.get("Migration"))
+            _check_fields(resource, declared)
+            migration = _at_version(
+                _migration_away(driver.host, node.name), declared.get("Migration")
+            )
             update(driver, tree_of(node.name, node.uuid), node.name, migrations=[migration])
     finally:
         driver.cleanup_host()
@@ -49,7 +48,7 @@ def versions_kept(subject: Subject) -> None:
     after=("WHF-202",),
 )
 def versions_declared(subject: Subject) -> None:
-    """Raise Violation if ``object_versions`` lacks a kind of object that the driver returns."""
+    """Check that the driver declares the versions of the objects that it returns."""
     declared = subject.kind.object_versions
     if subject.kind.get_available_resource is ComputeDriver.get_available_resource:
         return
@@ -80,8 +79,7 @@ def _migration_away(host: str, node: str) -> Migration:
     )
 
 
-def _older(given: WharfingerObject, version: str | None) -> Any:
-    """Return a copy without fields newer than ``version``; None means the newest version."""
+def _at_version(given: WharfingerObject, version: str | None) -> Any:
     primitive = given.obj_to_primitive(target_version=version)
     return type(given).obj_from_primitive(primitive)
 
@@ -95,7 +93,7 @@ def _kinds(resource: ComputeNode) -> Iterator[str]:
             yield from (one.obj_name() for one in getattr(value, "objects", ())[:1])
 
 
-def _see_fields(resource: ComputeNode, declared: Any) -> None:
+def _check_fields(resource: ComputeNode, declared: Any) -> None:
     version = declared.get(resource.obj_name())
     if version is None:
         return

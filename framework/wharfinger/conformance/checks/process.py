@@ -1,4 +1,4 @@
-"""Rules on the process of a driver, which other drivers share (WHF-804, 805, 81x and 999)."""
+"""Rules on the process that drivers share (WHF-804, 805, 811 to 817 and 999)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,7 +12,7 @@ from wharfinger.conformance.subject import Subject
 
 #: The most changes that a verdict names.
 _NAMED = 5
-#: Kinds of changes that the kit observes during every rule. The others take more time.
+#: Kinds of misuse that the kit observes during every rule. The others take more time.
 _ALWAYS = (Misuse.STATE, Misuse.LOGGING, Misuse.PATCH)
 
 
@@ -62,9 +62,9 @@ for _id, _kind, _says, _because, _expected in (
     def leaves_the_process(
         subject: Subject, kind: Misuse = _kind, expected: str = _expected
     ) -> None:
-        """Make all calls to the driver; raise Violation for this kind of misuse of the process."""
+        """Check that calls to the driver do not misuse its process."""
         exercise(subject)
-        _see_none(subject, [kind], expected)
+        _check_no_misuse(subject, [kind], expected)
 
 
 @rule(
@@ -76,11 +76,11 @@ for _id, _kind, _says, _because, _expected in (
     after=("WHF-811", "WHF-812", "WHF-813"),
 )
 def leaves_the_process_always(subject: Subject) -> None:
-    """Raise Violation if the driver changed process state, logging or modules in earlier rules."""
-    _see_none(subject, _ALWAYS, "the same state as before the call to the driver")
+    """Check that the driver has not misused its process in earlier rules."""
+    _check_no_misuse(subject, _ALWAYS, "the same state as before the call to the driver")
 
 
-def _see_none(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
+def _check_no_misuse(subject: Subject, kinds: Iterable[Misuse], expected: str) -> None:
     texts = [
         f"{what}, {where}" for kind in kinds for what, where in subject.process.found[kind].items()
     ]
@@ -120,7 +120,7 @@ for _id, _leaks, _says, _because in (
 
     @rule(_id, Level.MUST, _says, _because, after=("WHF-203",))
     def leaks_nothing(subject: Subject, kinds: Sequence[Kind] = _leaks) -> None:
-        """Raise Violation if repeated calls to the driver leak one of these resources."""
+        """Check that repeated calls to the driver leak no resources."""
         found = leaks(subject)
         if leaked := [found[kind] for kind in kinds if kind in found]:
             raise Violation(
@@ -138,7 +138,7 @@ for _id, _leaks, _says, _because in (
     after=("WHF-101",),
 )
 def is_imported_quietly(subject: Subject) -> None:
-    """Import the driver in a new process; the import must have no side effects."""
+    """Check that the import of the driver has no side effects."""
     with subject.in_another_process():
         found = done_by_import(subject.name)
     if found:

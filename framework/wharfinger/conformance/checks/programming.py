@@ -1,4 +1,4 @@
-"""Rules on programming: the right device, its reported function, and its names (WHF-925 to 929)."""
+"""Rules on programmed devices and their reported functions (WHF-925 to 929)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,37 +35,34 @@ _MOST: Final = 20
     after=("WHF-921",),
 )
 def says_what_is_held(subject: Subject) -> None:
-    """Program a thing with two driver instances in turn, and ask the other one for the function.
-
-    It must return the function that the device has, or raise.
-    """
+    """Check that ``current_function`` never returns a function that the device lacks."""
     thing = subject.harness.things()[0]
     with subject.driver() as first:
         uuid = uuid_of(subject, first, thing)
         before = held_function(first, uuid)
         image, function = subject.harness.image(thing)
-        _see_another(thing, before, function)
+        _check_another_function(thing, before, function)
         first.program(uuid, image, function)
         with subject.driver() as second:
             uuid_of(subject, second, thing)
             # A backend may still report the function that it read before.
             text = f"{thing} was programmed with {function}"
-            _see(text, "second", second, uuid, (function, before))
+            _check_function(text, "second", second, uuid, (function, before))
             another, other = subject.harness.image(thing)
             if other != function and _programs(second, uuid, another, other):
                 text = f"the second driver instance has loaded {other} into {thing}"
-                _see(text, "first", first, uuid, (other,))
+                _check_function(text, "first", first, uuid, (other,))
                 if _programs(first, uuid, image, function):
                     text = f"the first driver instance has loaded {function} again"
-                    _see(text, "second", second, uuid, (function,))
-            _see_no_echo(second, thing, uuid, image)
+                    _check_function(text, "second", second, uuid, (function,))
+            _check_no_echo(second, thing, uuid, image)
         subject.begin()
         if thing in subject.harness.things():
             with subject.driver() as third:
                 is_same = uuid_of(subject, third, thing) == uuid
                 _, absent = subject.harness.image(thing)
                 for driver in (first, third) if is_same else ():
-                    _see_another(
+                    _check_another_function(
                         f"{thing} after a reset of the backend", held_function(driver, uuid), absent
                     )
     if other == function:
@@ -83,17 +80,13 @@ def says_what_is_held(subject: Subject) -> None:
     after=("WHF-922", "WHF-925"),
 )
 def says_no_failure(subject: Subject) -> None:
-    """Let calls of ``program`` fail; if it raises, ask two driver instances for the function.
-
-    The instance that ran ``program`` must not report the requested function if a new instance
-    reports another one. Neither may report it if no call reached the backend.
-    """
+    """Check that the driver does not report a function that it failed to load."""
     for fault in subject.possible(_NOT_DONE):
-        _see_failed(subject, None, fault)
+        _check_failed_programming(subject, None, fault)
     for fault in (Fault.RAISE, Fault.HALF):
         at, calls = 0, 1
         while at < min(calls, _MOST):
-            calls = _see_failed(subject, at, fault)
+            calls = _check_failed_programming(subject, at, fault)
             at += 1
 
 
@@ -109,10 +102,7 @@ def says_no_failure(subject: Subject) -> None:
     after=("WHF-401", "WHF-402", "WHF-925"),
 )
 def programs_what_is_meant(subject: Subject) -> None:
-    """Program each device once, after one was added and one removed.
-
-    Raise Violation if another device than the programmed one gets a new function.
-    """
+    """Check that the driver programs the right device after additions and removals."""
     harness = subject.harness
     with subject.driver() as driver:
         describe(driver, subject.placement.contents())
@@ -122,7 +112,7 @@ def programs_what_is_meant(subject: Subject) -> None:
         done: set[str] = set()
         for thing in reversed(harness.things()):
             if uuid_of(subject, driver, thing) not in done:
-                done |= see_programmed(subject, driver, thing)
+                done |= check_programming(subject, driver, thing)
 
 
 @rule(
@@ -135,10 +125,7 @@ def programs_what_is_meant(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Program a thing; ``current_function`` must raise while every call to the backend fails.
-
-    A driver whose ``current_function`` makes no call passes.
-    """
+    """Check that ``current_function`` raises while the backend fails."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
@@ -169,7 +156,7 @@ def says_nothing_unasked(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def keeps_names(subject: Subject) -> None:
-    """Program each device once; raise Violation if a provider then has another name or uuid."""
+    """Check that programming keeps the names and uuids of providers."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         before = as_contents(describe(driver, live))
@@ -202,12 +189,8 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
     return None
 
 
-def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
-    """Program a thing; return the uuids of its programming scope.
-
-    Raise Violation if the thing then reports another function, if a device outside of the scope
-    reports a new one, or if the thing has the traits of its old and its new function.
-    """
+def check_programming(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
+    """Program a device, and check the reported functions; return its programming scope."""
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
     for one in things:
@@ -245,7 +228,7 @@ def see_programmed(subject: Subject, driver: ComputeDriver, thing: str) -> set[s
     return scope
 
 
-def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
+def _check_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> None:
     if _programs(driver, uuid, image, NO_FUNCTION):
         held = held_function(driver, uuid)
         if held == NO_FUNCTION:
@@ -256,12 +239,7 @@ def _see_no_echo(driver: ComputeDriver, thing: str, uuid: str, image: str) -> No
             )
 
 
-def _see_failed(subject: Subject, at: int | None, fault: Fault) -> int:
-    """Program while call ``at`` fails, or every call if None; return the number of calls.
-
-    Reset the backend before. Raise Violation if ``program`` raises, and a driver instance then
-    wrongly reports the requested function.
-    """
+def _check_failed_programming(subject: Subject, at: int | None, fault: Fault) -> int:
     subject.begin()
     harness = subject.harness
     thing = harness.things()[0]
@@ -302,7 +280,9 @@ def _programs(driver: ComputeDriver, uuid: str, image: str, function: str) -> bo
     return True
 
 
-def _see(event: str, which: str, driver: ComputeDriver, uuid: str, right: Sequence[object]) -> None:
+def _check_function(
+    event: str, which: str, driver: ComputeDriver, uuid: str, right: Sequence[object]
+) -> None:
     held = held_function(driver, uuid)
     if held is not UNKNOWN and held not in right:
         raise Violation(
@@ -311,7 +291,7 @@ def _see(event: str, which: str, driver: ComputeDriver, uuid: str, right: Sequen
         )
 
 
-def _see_another(thing: str, held: object, function: str) -> None:
+def _check_another_function(thing: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
             f"current_function of {thing} returns {function}, but the device has another function: "

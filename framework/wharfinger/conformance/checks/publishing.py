@@ -1,4 +1,4 @@
-"""Rules on how a driver describes its nodes, and on what the framework publishes (WHF-2xx)."""
+"""Rules on the description and the publication of nodes (WHF-201 to 208)."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,7 +34,7 @@ _NODE: frozenset[str] = frozenset(
     after=("WHF-101",),
 )
 def named(subject: Subject) -> None:
-    """List the nodes with refresh and then without; both lists must be equal."""
+    """Check the listed names of nodes, with and without refresh."""
     with subject.driver() as driver:
         names = [node.name for node in listed(driver).nodes]
         if (again := driver.get_available_nodes()) != names:
@@ -54,7 +54,7 @@ def named(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def nodes_described(subject: Subject) -> None:
-    """Raise Violation if a ComputeNode has wrong fields, or differs from the root of its tree."""
+    """Check the fields of each ComputeNode, also against the node's tree."""
     with subject.driver() as driver:
         for name in driver.get_available_nodes(refresh=True):
             node = driver.get_available_resource(name)
@@ -90,7 +90,7 @@ def nodes_described(subject: Subject) -> None:
     after=("WHF-201",),
 )
 def well_formed(subject: Subject) -> None:
-    """Raise Violation if the driver cannot describe a node, or describes only empty nodes."""
+    """Check that the driver describes its nodes without an error."""
     with subject.driver() as driver:
         try:
             reported = describe(driver, subject.placement.contents())
@@ -111,7 +111,7 @@ def well_formed(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def untagged(subject: Subject) -> None:
-    """Raise Violation if the driver adds an owner trait, or the trait of a driver instance."""
+    """Check that the driver adds no traits of owners or driver instances."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
@@ -133,7 +133,7 @@ def untagged(subject: Subject) -> None:
     after=("WHF-202", "WHF-203", "WHF-204"),
 )
 def published(subject: Subject) -> None:
-    """Publish; Placement must have each described provider with its classes and one owner trait."""
+    """Check that the framework can publish all that the driver describes."""
     with subject.publishing() as publishing:
         contents = publishing.settle()
         owner = publishing.publisher.owner
@@ -167,7 +167,7 @@ def published(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def prefixed(subject: Subject) -> None:
-    """Raise Violation if a child's name does not begin with the name of its node."""
+    """Check that the names of child providers begin with the name of the root."""
     with subject.driver() as driver:
         for node in listed(driver).nodes:
             tree = tree_of(node.name, node.uuid, subject.placement.contents())
@@ -191,7 +191,7 @@ def prefixed(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def bounded(subject: Subject) -> None:
-    """Raise Violation if an inventory has an allocation_ratio above 1, and max_unit above total."""
+    """Check that max_unit is not above the total if allocation_ratio is above 1."""
     with subject.driver() as driver:
         live = subject.placement.contents()
         for name, one in _stated(describe(driver, live)).items():
@@ -212,7 +212,7 @@ def bounded(subject: Subject) -> None:
     after=("WHF-205",),
 )
 def others_kept(subject: Subject) -> None:
-    """Create providers of another owner below the driver's, and publish; they must not change."""
+    """Check that the driver does not change providers of other owners."""
     placement = subject.placement
     with subject.publishing() as publishing:
         own = publishing.settle()

@@ -1,4 +1,4 @@
-"""The rule that checks many rules together, in random orders of events (WHF-991)."""
+"""The rule on random orders of events (WHF-991)."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ from wharfinger.conformance.subject import Subject
 
 #: Events in one history.
 _STEPS: Final = 12
-#: Hypothesis begins with this many simple histories, with no event or the same one repeated.
+#: Hypothesis begins with this many trivial histories.
 _SIMPLEST: Final = 2
 
 
@@ -26,7 +26,7 @@ _SIMPLEST: Final = 2
     after=("WHF-401", "WHF-506"),
 )
 def any_history(subject: Subject) -> None:
-    """Run random histories; after each event, Placement must agree with the backend."""
+    """Check that Placement agrees with the backend after random events."""
     run_state_machine_as_test(
         seed(subject.seed)(histories_of(subject)),
         settings=settings(

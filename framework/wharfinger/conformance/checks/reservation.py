@@ -1,4 +1,4 @@
-"""Rules on busy things, which exist but cannot be used at the moment (WHF-5xx)."""
+"""Rules on busy nodes and devices, which cannot be used at the moment (WHF-501 to 507)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -26,7 +26,7 @@ _OTHERS = "CUSTOM_CONFORMANCE_OTHERS"
     after=("WHF-301",),
 )
 def reserved(subject: Subject) -> None:
-    """Make a thing busy; all inventory at and below its provider must stay and be reserved."""
+    """Check that all inventory of a busy node or device stays, and is reserved."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -59,7 +59,7 @@ def reserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-501"),
 )
 def restored(subject: Subject) -> None:
-    """Make a thing busy and free again; then Placement must have the same contents as before."""
+    """Check that a node or device has its old figures when it is free again."""
     harness = subject.harness
     with subject.publishing() as publishing:
         before = publishing.settle()
@@ -84,7 +84,7 @@ def restored(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reserved_at_first(subject: Subject) -> None:
-    """Make a thing busy before the driver first publishes it; its inventory must be reserved."""
+    """Check that the driver reserves a node or device that is busy from the start."""
     harness = subject.harness
     thing = harness.things()[0]
     harness.make_busy(thing)
@@ -111,7 +111,7 @@ def reserved_at_first(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def reasoned(subject: Subject) -> None:
-    """Make a thing busy; raise Violation if its description has no reservation with a reason."""
+    """Check that the driver gives a reason when it reserves a node or device."""
     harness = subject.harness
     with subject.publishing() as publishing:
         live = publishing.settle()
@@ -139,7 +139,7 @@ def reasoned(subject: Subject) -> None:
     after=("WHF-502", "WHF-504"),
 )
 def reserved_for_as_long(subject: Subject) -> None:
-    """Make a thing busy; it must stay reserved after changes that do not concern it."""
+    """Check that the driver reserves a busy node or device in each description."""
     harness = subject.harness
     thing, other, *_ = harness.things()
     with subject.publishing() as publishing:
@@ -157,14 +157,14 @@ def reserved_for_as_long(subject: Subject) -> None:
                 )
         subject.placement.add_trait(subject.placement.contents()[thing].uuid, _OTHERS)
         sound(cycle.drift())
-        _see_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
+        _check_reserved(subject, thing, "after another owner has added a trait, and a drift cycle")
         harness.make_busy(other)
         sound(cycle.poll())
-        _see_reserved(subject, thing, f"after {other} has become busy, and a poll")
+        _check_reserved(subject, thing, f"after {other} has become busy, and a poll")
         new = subject.add()
         publishing.sync()
         for one in (thing, other):
-            _see_reserved(subject, one, f"after {new} was added")
+            _check_reserved(subject, one, f"after {new} was added")
 
 
 @rule(
@@ -180,7 +180,7 @@ def reserved_for_as_long(subject: Subject) -> None:
     after=("WHF-501",),
 )
 def only_reserved(subject: Subject) -> None:
-    """Make a thing busy; cycles of each type and a restart may change only its reservation."""
+    """Check that only the reservation of a busy node or device changes."""
     with subject.publishing() as publishing:
         things = BusyThings(subject, publishing)
         things.make_busy(subject.harness.things()[0])
@@ -219,7 +219,7 @@ def _is_reserved(one: DesiredProvider) -> bool:
     )
 
 
-def _see_reserved(subject: Subject, thing: str, when: str) -> None:
+def _check_reserved(subject: Subject, thing: str, when: str) -> None:
     provider = subject.placement.contents().get(thing)
     if provider is None or not provider.inventories:
         raise Violation(

@@ -1,4 +1,4 @@
-"""Rules on a reshape: inventory that is in use moves to other providers (WHF-6xx)."""
+"""Rules on reshapes, which move used inventory to other providers (WHF-601 to 606)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from wharfinger.conformance.checks.stability import see_nothing_done
+from wharfinger.conformance.checks.stability import check_nothing_done
 from wharfinger.conformance.exceptions import NotShown, Unproven, Violation
 from wharfinger.conformance.harness import Fault, OldLayout
 from wharfinger.conformance.placement_diff import difference
@@ -16,7 +16,7 @@ from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import ReshapeNeeded, WharfingerError
 from wharfinger.providers import Inventory
 
-#: A provider of another program, its inventory, and the amounts that each consumer has of it.
+#: A provider of another program, its inventory, and its amounts for each consumer.
 _ELSEWHERE: Final = "6f3f6a1e-7d0b-4c53-9a0e-2f1f7c9d4b10"
 _ROOM: Final = {"DISK_GB": Inventory(total=1_000_000)}
 _OF_OTHERS: Final = {"DISK_GB": 1}
@@ -33,14 +33,11 @@ _OF_OTHERS: Final = {"DISK_GB": 1}
     after=("WHF-208",),
 )
 def conserved(subject: Subject) -> None:
-    """Reshape a node with an old layout; each consumer must keep its amount of each class.
-
-    At least one resource class must leave the root.
-    """
+    """Check that consumers keep their amounts of each resource class in a reshape."""
     placement = subject.placement
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
         before = placement.contents()
         publishing.sync()
         after = placement.contents()
@@ -76,14 +73,14 @@ def conserved(subject: Subject) -> None:
     after=("WHF-303", "WHF-601"),
 )
 def over(subject: Subject) -> None:
-    """Reshape, and run full cycles before and after a restart; they must change nothing."""
+    """Check that the driver asks for no other reshape after a reshape."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
         after = publishing.settle()
-        see_nothing_done(subject, after, publishing.cycle.sync())
+        check_nothing_done(subject, after, publishing.cycle.sync())
         publishing.restart()
-        see_nothing_done(subject, after, publishing.cycle.sync())
+        check_nothing_done(subject, after, publishing.cycle.sync())
 
 
 @rule(
@@ -96,7 +93,7 @@ def over(subject: Subject) -> None:
     after=("WHF-301", "WHF-602"),
 )
 def all_or_nothing(subject: Subject) -> None:
-    """Reshape while one call fails; Placement must be as before it, or as after a whole reshape."""
+    """Check that a reshape is complete, or changes nothing, if a backend call fails."""
     harness = subject.harness
     layout = harness.use_old_layout()
     with subject.driver() as driver:
@@ -106,7 +103,7 @@ def all_or_nothing(subject: Subject) -> None:
         listed(driver)
         at = len(harness.calls)
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
         before = seen = subject.placement.contents()
         while seen == before and _sync_with_failing_call(subject, publishing, at):
             seen = subject.placement.contents()
@@ -128,8 +125,7 @@ def _sync_with_failing_call(subject: Subject, publishing: Publishing, at: int) -
     return made
 
 
-def _publish_old(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
-    """Create the node's provider in its old layout, with the allocations of the consumers."""
+def _create_old_layout(subject: Subject, publishing: Publishing, layout: OldLayout) -> None:
     if not any(sum(amounts.values()) for amounts in layout.allocations.values()):
         raise NotShown("the harness's old layout has no allocations")
     (node, *_) = listed(publishing.driver).nodes
@@ -160,12 +156,12 @@ def _sums(held: Mapping[str, Mapping[str, int]]) -> Counter[str]:
     after=("WHF-601",),
 )
 def moved_to_its_own(subject: Subject) -> None:
-    """Reshape; each consumer must have allocations of the things as in ``OldLayout.uses``."""
+    """Check that allocations move to the devices that their consumers use."""
     layout = subject.harness.use_old_layout()
     if layout.uses is None:
         raise Unproven("the harness's OldLayout does not say which things consumers use (uses)")
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
         after = publishing.settle()
     things = {after[thing].uuid: thing for thing in subject.harness.things() if thing in after}
     for consumer in layout.allocations:
@@ -193,13 +189,10 @@ def moved_to_its_own(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def moved_alike(subject: Subject) -> None:
-    """Let the driver move the allocations of all consumers, in both orders, and of each one alone.
-
-    They must move to the same providers each time, if these have room.
-    """
+    """Check that the allocations of a consumer move independently of other consumers."""
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
     consumers = [*layout.allocations]
     with subject.driver() as driver:
         moved = _moved(subject, driver, consumers)
@@ -210,7 +203,7 @@ def moved_alike(subject: Subject) -> None:
             again = _moved(subject, driver, each)
             if again is not None:
                 for consumer in each:
-                    _see_moved_alike(consumer, moved, again)
+                    _check_moved_alike(consumer, moved, again)
 
 
 @rule(
@@ -223,13 +216,13 @@ def moved_alike(subject: Subject) -> None:
     after=("WHF-601",),
 )
 def totals_of_all(subject: Subject) -> None:
-    """Reshape a node with allocations; each total must be as without allocations."""
+    """Check that totals after a reshape do not depend on allocations."""
     with subject.publishing() as publishing:
         before = publishing.settle()
     subject.begin()
     layout = subject.harness.use_old_layout()
     with subject.publishing() as publishing:
-        _publish_old(subject, publishing, layout)
+        _create_old_layout(subject, publishing, layout)
         after = publishing.settle()
     for name in sorted(before.keys() & after.keys()):
         unused, used = (
@@ -241,16 +234,16 @@ def totals_of_all(subject: Subject) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Moved:
-    """The allocations and inventories after one reshape by the driver."""
-
+class _ReshapeResult:
     #: The amounts of each consumer, by the name of the provider and by class.
     held: Mapping[str, Mapping[str, Mapping[str, int]]]
     #: The inventories of each provider by its name.
     inventories: Mapping[str, Mapping[str, Inventory]]
 
 
-def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) -> _Moved | None:
+def _moved(
+    subject: Subject, driver: ComputeDriver, consumers: Sequence[str]
+) -> _ReshapeResult | None:
     live = subject.placement.contents()
     (node, *_) = listed(driver).nodes
     client = subject.placement.client
@@ -263,7 +256,7 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
     except Exception:
         return None
     described = {one.provider.uuid: one.provider for one in tree.desired()}
-    return _Moved(
+    return _ReshapeResult(
         held={
             consumer: {
                 described[uuid].name: dict(its["resources"])
@@ -276,11 +269,7 @@ def _moved(subject: Subject, driver: ComputeDriver, consumers: Sequence[str]) ->
     )
 
 
-def _see_moved_alike(consumer: str, moved: _Moved, again: _Moved) -> None:
-    """Raise Violation if a consumer has other allocations in ``again`` than in ``moved``.
-
-    They may differ if those of ``again`` have no room beside those of other consumers in ``moved``.
-    """
+def _check_moved_alike(consumer: str, moved: _ReshapeResult, again: _ReshapeResult) -> None:
     before, after = moved.held[consumer], again.held.get(consumer, {})
     if before == after:
         return

@@ -1,4 +1,4 @@
-"""Rules on the calls of a driver to its backend, and on the state of its instances (WHF-8xx)."""
+"""Rules on backend calls and shared state of drivers (WHF-801 and 803)."""
 
 from typing import Final
 
@@ -24,10 +24,7 @@ _HOUR: Final = 3600
     after=("WHF-203",),
 )
 def in_memory(subject: Subject) -> None:
-    """Describe the nodes after a listing, also an hour later by the clock.
-
-    That must not call the backend or have side effects.
-    """
+    """Check that the driver describes listed nodes from memory."""
     harness = subject.harness
     with subject.driver() as driver:
         live = subject.placement.contents()
@@ -66,10 +63,7 @@ def in_memory(subject: Subject) -> None:
     after=("WHF-401",),
 )
 def apart(subject: Subject) -> None:
-    """List with one driver instance, add a thing, and list with another instance.
-
-    The first instance must still describe its nodes as before.
-    """
+    """Check that driver instances share no state."""
     live = subject.placement.contents()
     with subject.driver() as one, subject.driver() as other:
         before = describe(one, live)

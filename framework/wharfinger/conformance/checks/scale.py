@@ -1,4 +1,4 @@
-"""Rules on large backends: the cost is linear, and no thing is missing (WHF-802, WHF-806)."""
+"""Rules on large backends (WHF-802 and 806)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _TIMES: Final = 4
 #: The most things: for the measurement of the cost, and for the check that none is missing.
 _MOST: Final = 8192
 _FAR: Final = 2560
-#: More things than two pages of most backends have. With fewer, the result says _TOO_FEW.
+#: More things than two pages of most backends have.
 _ENOUGH: Final = 2000
 _TOO_FEW: Final = "; the harness could not make more in a few seconds, and pages may be larger"
 #: The kit counts lines up to _TRACED things, and measures processor time from _TIMED things on.
@@ -43,14 +43,12 @@ _SLACK: Final = {"calls to the backend": 6, "lines of Python": 500}
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """The cost of one cycle of the driver with some number of things."""
-
     things: int
     #: Calls to the backend, and lines of Python. None: they were not counted.
     calls: int
     lines: int | None
-    #: The processor time of the description, without the listing: the backend may be in this
-    #: process. None: it was not measured.
+    #: Processor time without the listing, since the backend may be in this process. None: it was
+    #: not measured.
     time: float | None
 
 
@@ -64,17 +62,13 @@ class _Cost:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Double the things repeatedly; the cost of a cycle must grow linearly.
-
-    The cost is calls to the backend, lines of Python and processor time. Return as text how many
-    things were tried.
-    """
+    """Check that the cost of a cycle grows linearly with the number of nodes or devices."""
     costs, refused = _costs(subject)
-    if _growth(costs):
+    if _nonlinear_growth(costs):
         # Random sizes of pages, or other programs, may have disturbed the measurements.
         subject.begin()
         costs, refused = _costs(subject)
-        if figures := _growth(costs):
+        if figures := _nonlinear_growth(costs):
             raise Violation(
                 f"the cost of a cycle grows faster than the number of things: {figures}",
                 "a cost that grows linearly with the number of things",
@@ -94,10 +88,7 @@ def linear(subject: Subject) -> str:
     after=("WHF-802",),
 )
 def complete(subject: Subject) -> str:
-    """Double the things repeatedly; the driver must describe all, and the first ones as before.
-
-    Return as text how many things were tried.
-    """
+    """Check that the driver describes all nodes and devices of a large backend."""
     subject.begin(is_whole=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
@@ -114,7 +105,7 @@ def complete(subject: Subject) -> str:
                 if seen < _ENOUGH:
                     raise Unproven(refused) from error
                 return refused
-            _see_same(few, many)
+            _check_described_alike(few, many)
             seen = size
             few = few | {name: one for name, one in many.items() if size <= least}
     return f"of {seen} things{_TOO_FEW if seen < _ENOUGH else ''}"
@@ -129,12 +120,9 @@ def _all_described(subject: Subject, driver: ComputeDriver) -> dict[str, Desired
     return {thing: described[thing] for thing in there}
 
 
-def _see_same(few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]) -> None:
-    """Raise Violation if ``many`` describes a thing of ``few`` differently.
-
-    A thing that only ``many`` has must have the same classes, mode and reservation as one of
-    ``few``.
-    """
+def _check_described_alike(
+    few: dict[str, DesiredProvider], many: dict[str, DesiredProvider]
+) -> None:
     before, after = as_contents(few), {name: many[name].provider for name in few if name in many}
     if after != before:
         raise Violation(
@@ -157,11 +145,6 @@ def _form(one: DesiredProvider) -> tuple[object, ...]:
 
 
 def _costs(subject: Subject) -> tuple[list[_Cost], str]:
-    """Double the things repeatedly; return the cost of a cycle for each number, and a text.
-
-    The text says with how many things the driver raised; it is empty if it did not. End early if
-    calls or lines already grow faster than linearly, because such a cycle takes ever longer.
-    """
     least = _TIMES * subject.harness.growth
     costs: list[_Cost] = []
     with subject.driver() as driver:
@@ -172,8 +155,8 @@ def _costs(subject: Subject) -> tuple[list[_Cost], str]:
                 if size <= least:
                     raise
                 return costs, _refusal(costs[-1].things if costs else 0, size, error)
-            if _growth_of_counts(costs):
-                break
+            if _nonlinear_growth_of_counts(costs):
+                break  # further cycles would take ever longer
     return costs, ""
 
 
@@ -204,9 +187,8 @@ def _ask_all(driver: ComputeDriver, live: Contents, *, refresh: bool = False) ->
     driver.get_problems()
 
 
-def _growth(costs: Sequence[_Cost]) -> str:
-    """Return three figures of a cost that grows faster than linearly, as text; else ""."""
-    if counts := _growth_of_counts(costs):
+def _nonlinear_growth(costs: Sequence[_Cost]) -> str:
+    if counts := _nonlinear_growth_of_counts(costs):
         return counts
     times = [(one.things, one.time) for one in costs if one.time is not None]
     if takes_quadratic_time([time for _, time in times]):
@@ -214,7 +196,7 @@ def _growth(costs: Sequence[_Cost]) -> str:
     return ""
 
 
-def _growth_of_counts(costs: Sequence[_Cost]) -> str:
+def _nonlinear_growth_of_counts(costs: Sequence[_Cost]) -> str:
     for what, figures in (
         ("calls to the backend", [(one.things, one.calls) for one in costs]),
         ("lines of Python", [(one.things, one.lines) for one in costs if one.lines is not None]),

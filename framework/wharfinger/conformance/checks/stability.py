@@ -1,4 +1,4 @@
-"""Rules on an unchanged backend: the driver always describes it in the same way (WHF-3xx)."""
+"""Rules on the description of an unchanged backend (WHF-301 to 305)."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ _ENOUGH: Final = 60.0
     after=("WHF-208",),
 )
 def unchanged(subject: Subject) -> None:
-    """Publish, then run each type of cycle several times, which must write nothing."""
+    """Check that no cycle writes to Placement while the backend does not change."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         cycle = publishing.cycle
@@ -39,7 +39,7 @@ def unchanged(subject: Subject) -> None:
             if again and time.monotonic() > end:
                 break
             for run in (cycle.sync, cycle.drift, cycle.poll, cycle.sync):
-                see_nothing_done(subject, before, run())
+                check_nothing_done(subject, before, run())
             publishing.sync()
 
 
@@ -52,7 +52,7 @@ def unchanged(subject: Subject) -> None:
     after=("WHF-203",),
 )
 def named_as_before(subject: Subject) -> None:
-    """Raise Violation unless two successive driver instances report the same names and uuids."""
+    """Check that the driver reports the same names and uuids after a restart."""
     live = subject.placement.contents()
     looks = []
     for _ in range(2):
@@ -60,10 +60,10 @@ def named_as_before(subject: Subject) -> None:
             nodes = {node.name: node.uuid for node in listed(driver).nodes}
             described = describe(driver, live)
             looks.append(nodes | {name: one.provider.uuid for name, one in described.items()})
-    _see_same(*looks)
+    _check_same(*looks)
 
 
-def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
+def _check_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     for name in sorted(first.keys() | second.keys()):
         one, other = first.get(name), second.get(name)
         if isinstance(one, dict) and isinstance(other, dict):
@@ -87,7 +87,7 @@ def _see_same(first: Mapping[str, Any], second: Mapping[str, Any]) -> None:
     after=("WHF-301",),
 )
 def restarted(subject: Subject) -> None:
-    """Publish, and restart the driver twice; the new instances must change nothing in Placement."""
+    """Check that a restart of the driver changes nothing in Placement."""
     with subject.publishing() as publishing:
         before = publishing.settle()
         if can_be_busy(subject):
@@ -95,7 +95,7 @@ def restarted(subject: Subject) -> None:
             before = publishing.settle()
         for _ in range(2):
             publishing.restart()
-            see_nothing_done(subject, before, publishing.cycle.sync())
+            check_nothing_done(subject, before, publishing.cycle.sync())
             publishing.sync()
 
 
@@ -107,19 +107,16 @@ def restarted(subject: Subject) -> None:
     after=("WHF-203", "WHF-301"),
 )
 def in_any_thread(subject: Subject) -> None:
-    """Connect a driver instance, describe twice and disconnect, each in a new thread.
-
-    Both descriptions must be equal.
-    """
+    """Check that the methods of a driver instance work in any thread."""
     live = subject.placement.contents()
     driver = subject.load().driver
     connection = driver_instance_loader.connected(driver)
-    in_thread(connection.__enter__)
+    _in_thread(connection.__enter__)
     try:
-        here = in_thread(lambda: describe(driver, live))
-        there = in_thread(lambda: describe(driver, live, refresh=False))
+        here = _in_thread(lambda: describe(driver, live))
+        there = _in_thread(lambda: describe(driver, live, refresh=False))
     finally:
-        in_thread(lambda: connection.__exit__(None, None, None))
+        _in_thread(lambda: connection.__exit__(None, None, None))
     if as_contents(there) != as_contents(here):
         raise Violation(
             "called in another thread, the driver describes the same backend differently: "
@@ -138,24 +135,23 @@ def in_any_thread(subject: Subject) -> None:
     after=("WHF-302", "WHF-303"),
 )
 def as_elsewhere(subject: Subject) -> None:
-    """Let two processes with different hash seeds describe the backend; both must do so equally."""
+    """Check that the driver describes the backend equally in each process."""
     live = subject.placement.contents()
     files, name = subject.files(), subject.instance_name
     with subject.in_another_process(), ThreadPoolExecutor(2) as pool:
         asked = [
             pool.submit(described_elsewhere, files, name, live, hash_seed=seed) for seed in (1, 2)
         ]
-    _see_same(*(one.result() for one in asked))
+    _check_same(*(one.result() for one in asked))
 
 
-def in_thread(call: Callable[[], T]) -> T:
-    """Run a call in a new thread; return its result, or raise its exception."""
+def _in_thread(call: Callable[[], T]) -> T:
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(call).result()
 
 
-def see_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
-    """Raise Violation if a cycle has a problem, a pending removal, or a write to Placement."""
+def check_nothing_done(subject: Subject, before: Contents, outcome: CycleResult) -> None:
+    """Check that a cycle had no problems, and nothing to write or remove."""
     for problem in outcome.problems:
         raise Violation(f"the cycle reports a problem: {problem}", "a cycle without a problem")
     after = subject.placement.contents()

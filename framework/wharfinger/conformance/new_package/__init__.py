@@ -1,7 +1,4 @@
-"""Write the package of a new driver, for ``wharfinger conformance init``.
-
-The files beside this module are the package of a driver named fleet.
-"""
+"""Write the package of a new driver, from the files of a driver named fleet."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +12,7 @@ from wharfinger.exceptions import CommandFailed, shown
 
 #: A driver's name that can also be a part of a distribution's name.
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
-#: The file beside this module for each path in the new package.
+#: The template of each file in the new package.
 _FILES: Final = {
     "README.md": "README.md",
     "pyproject.toml": "pyproject.toml",
@@ -26,10 +23,7 @@ _FILES: Final = {
 
 
 def check_name(name: str) -> str:
-    """Return the name if it has the form of a driver's name; otherwise raise ValueError.
-
-    It must not be the name of a configuration section of Wharfinger.
-    """
+    """Return the name if a new driver can have it. Raises ValueError."""
     if not _NAME.fullmatch(name) or not is_instance_name(name):
         raise ValueError(
             f"{shown(name)} cannot name a driver: use up to 64 lower-case letters and digits, "
@@ -39,12 +33,8 @@ def check_name(name: str) -> str:
 
 
 def write(name: str, directory: Path) -> list[Path]:
-    """Write the package of a new driver to a directory; return the paths of its files.
-
-    Raise CommandFailed if the directory is not empty, if the package is already installed, or if a
-    file cannot be written.
-    """
-    package = _substitute("wharfinger_fleet", name)
+    """Write a new driver's package; return the written files. Raises CommandFailed."""
+    package = _replace_fleet("wharfinger_fleet", name)
     if find_spec(package) is not None:
         raise CommandFailed(
             reason=f"a Python package {package} is installed already. Choose another name for the "
@@ -65,10 +55,12 @@ def write(name: str, directory: Path) -> list[Path]:
 
 
 def render(name: str) -> dict[str, str]:
-    """Return the text of each file of the new package, by its path in the package."""
+    """Return the text of each file by its path in the new package."""
     templates = files(__name__)
     return {
-        _substitute(path, name): _substitute(templates.joinpath(source).read_text("utf-8"), name)
+        _replace_fleet(path, name): _replace_fleet(
+            templates.joinpath(source).read_text("utf-8"), name
+        )
         if source
         else f'"""The {name} driver of Wharfinger."""\n'
         for path, source in _FILES.items()
@@ -84,8 +76,7 @@ def _write(name: str, directory: Path) -> Iterator[Path]:
         yield file
 
 
-def _substitute(text: str, name: str) -> str:
-    """Return the text with this name in place of fleet."""
+def _replace_fleet(text: str, name: str) -> str:
     module = name.replace("-", "_")
     title = "".join(part.capitalize() for part in module.split("_"))
     for form, replacement in (

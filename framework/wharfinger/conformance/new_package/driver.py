@@ -1,4 +1,4 @@
-"""The fleet driver: one node for each machine that an inventory service lists over HTTP.
+"""The fleet driver publishes the machines of an inventory service.
 
 The service answers one GET with all machines, as JSON::
 
@@ -29,13 +29,13 @@ OPTIONS = [
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the driver's options, for generated configuration samples."""
+    """Return the options for generated configuration samples."""
     return [("fleet", OPTIONS)]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine of the service. ``busy`` is the reason why it cannot be used, or None."""
+    """One machine. ``busy`` is the reason why it cannot be used, or None."""
 
     name: str
     slots: int
@@ -44,12 +44,12 @@ class Machine:
 
     @classmethod
     def read(cls, entry: dict[str, Any]) -> "Machine":
-        """Return the machine of an entry; raise KeyError or TypeError if a value is missing."""
+        """Return the machine of an entry. Raises KeyError and TypeError."""
         return cls(entry["name"], entry["slots"], entry["traits"], entry["busy"])
 
 
 class FleetDriver(ComputeDriver):
-    """Publishes one provider for each machine. A busy machine is fully reserved."""
+    """Publishes one provider for each machine, and reserves busy machines."""
 
     default_owner = "CUSTOM_OWNER_FLEET"
     capabilities = Capabilities(
@@ -71,8 +71,7 @@ class FleetDriver(ComputeDriver):
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
         """Return the names of all machines; with ``refresh``, ask the service first.
 
-        The framework removes the machines that the list lacks. So raise an error instead of
-        returning an incomplete list.
+        Never return an incomplete list: the framework removes the machines that the list lacks.
         """
         if refresh:
             self._machines = {machine.name: machine for machine in self._fetch()}
@@ -87,7 +86,7 @@ class FleetDriver(ComputeDriver):
     ) -> None:
         """Describe one machine, without a request to the service.
 
-        The total counts all slots, since Placement itself subtracts the allocations.
+        The total counts all slots: Placement itself subtracts the allocations.
         """
         machine = self._machines[nodename]
         inventory = Inventory(total=machine.slots, max_unit=machine.slots)

@@ -1,6 +1,6 @@
 """The fleet driver's harness: an inventory service in this process.
 
-Where the kit speaks of a thing, it is a machine of this service.
+The kit calls the machines of this service things.
 """
 
 import json
@@ -14,12 +14,12 @@ from typing import Any
 from wharfinger.conformance.backend_proxy import Proxy
 from wharfinger.conformance.harness import Expected, Fault, Harness, Placement
 
-#: The lists of this host and of another one, each under its path.
+#: The paths of the two lists.
 HERE, ELSEWHERE = "/here", "/elsewhere"
 
 
 class FleetHarness(Harness):
-    """Serves two lists of machines: one for this host, and one for another host."""
+    """Serves the machines of this host and those of another host."""
 
     patience = 6.0  # more than the driver's timeout in the configuration below
 
@@ -45,12 +45,12 @@ class FleetHarness(Harness):
         self.open.close()
 
     def restart(self) -> None:
-        """Stop the service and start it again on the same port."""
+        """Stop the service, and start it on the same port."""
         self.service.close()
         self.serve(self.port)
 
     def serve(self, port: int) -> int:
-        """Serve both lists in a thread until ``self.service`` is closed; return the port."""
+        """Serve both lists in a thread; return the port."""
         harness = self
 
         class Lists(BaseHTTPRequestHandler):
@@ -72,15 +72,15 @@ class FleetHarness(Harness):
         return server.server_port
 
     def configuration(self, instance: str) -> str:
-        """Return the driver's section, with the URL of the proxy."""
+        """Return the driver's configuration for this host."""
         return self.section(instance, HERE)
 
     def section(self, instance: str, path: str) -> str:
-        """Return the driver's section, with the path of one of the two lists."""
+        """Return the driver's configuration for the list at this path."""
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Clear ``calls``; call number ``at`` then meets the fault, or every call if it is None."""
+        """Clear ``calls``; let call number ``at``, or every call if None, meet the fault."""
         self.proxy.expect(at, fault)
 
     @property
@@ -91,7 +91,7 @@ class FleetHarness(Harness):
     # The machines.
 
     def reset(self) -> None:
-        """Restore the first state: two free machines in each list."""
+        """Restore the first machines: two free ones in each list."""
         self.machines, self.removed = {}, {}
         self.others = {one["name"]: one for one in (machine("other", 0), machine("other", 1))}
         self.grow(2)
@@ -101,7 +101,7 @@ class FleetHarness(Harness):
         return [*self.machines]
 
     def add(self) -> str:
-        """Add a machine with a new name; return the name."""
+        """Add a machine, and return its name."""
         new = machine("machine", len(self.machines) + len(self.removed))
         self.machines[new["name"]] = new
         return str(new["name"])
@@ -125,7 +125,7 @@ class FleetHarness(Harness):
     # Optional methods. With them, no rule stays unproven.
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the slots and traits of each machine that is not busy."""
+        """Return the slots and traits of the machines that are not busy."""
         return {
             name: Expected({"CUSTOM_SLOT": one["slots"]}, frozenset(one["traits"]))
             for name, one in self.machines.items()
@@ -144,12 +144,12 @@ class FleetHarness(Harness):
         self.machines[thing]["free_slots"] -= 1
 
     def second_host(self, instance: str) -> str:
-        """Return the driver's section for the other host."""
+        """Return the driver's configuration for the other host."""
         return self.section(instance, ELSEWHERE)
 
 
 def machine(kind: str, number: int) -> dict[str, Any]:
-    """Return a new machine. Machines differ, so the kit notices if a driver confuses them."""
+    """Return a new machine. Machines differ, so that the kit notices confused ones."""
     slots = 4 + number % 4
     return {
         "name": f"{kind}-{number}",
