@@ -38,7 +38,7 @@ class AgentCommand(ObjectCommand):
         from wharfinger.placement import session
 
         signals = _Signals()
-        _open_standard_streams()
+        _open_closed_standard_streams()
         with signals.handled():
             gc.set_threshold(*USUAL_THRESHOLDS)
             snapshot = self._snapshot()
@@ -107,15 +107,13 @@ class AgentCommand(ObjectCommand):
 
     @cached_property
     def _embedded(self) -> "Adapter":
-        """The adapter for the embedded Placement; the process keeps it after a reload."""
         from wharfinger.placement.session import make_adapter
 
+        # The process keeps the embedded Placement after a reload.
         return make_adapter(self.conf)
 
 
 class _Signals:
-    """Handles signals from the start of the program on; an early SIGHUP waits for the agent."""
-
     def __init__(self) -> None:
         self._agent: Agent | None = None
         self._reloads = False
@@ -155,8 +153,8 @@ class _Signals:
             self._agent.look()
 
 
-def _open_standard_streams() -> None:
-    """Open /dev/null for closed standard streams, so that other files do not replace them."""
+def _open_closed_standard_streams() -> None:
+    # Otherwise, a file that is opened later would replace a closed stream.
     for descriptor in range(3):
         try:
             os.fstat(descriptor)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from wharfinger.agent.health import Check
     from wharfinger.agent.status import AgentStatus, InstanceStatus
 
-#: The seconds of each unit, and its name. An age of two units or more is shown in that unit.
+#: The units of ages, in seconds.
 _UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"))
 
 
 class Age(FormattableColumn[float | None]):
-    """Age: a text in a table, seconds in the other formats; None means never."""
+    """An age in seconds; None means never."""
 
     def human_readable(self) -> str:
         if self._value is None:
@@ -36,7 +36,7 @@ class Age(FormattableColumn[float | None]):
 
 
 class Texts(FormattableColumn[list[str]]):
-    """A list of texts; a table has each on its own line."""
+    """Texts, of which a table shows each on its own line."""
 
     def human_readable(self) -> str:
         return "\n".join(self._value)

@@ -1,7 +1,4 @@
-"""The ``wharfinger`` program with its global options.
-
-Exit codes: 0 done or nothing to do, 1 failed, 2 there is a difference, 64 wrong usage.
-"""
+"""The ``wharfinger`` program, its global options and its exit codes."""
 
 import argparse
 import logging
@@ -32,7 +29,7 @@ _THEIR_WRONG_USAGE: Final = 2
 
 
 class WharfingerApp(App):
-    """The program with its global options and its configuration."""
+    """The ``wharfinger`` program."""
 
     # Warnings only, since all libraries log at INFO. -v shows INFO.
     DEFAULT_VERBOSE_LEVEL = 0
@@ -80,14 +77,14 @@ class WharfingerApp(App):
 
     @cached_property
     def parsed(self) -> "Options":
-        """The configuration without a check of its values; raises ConfigurationFileError."""
+        """The configuration with unchecked values. Raises ConfigurationFileError."""
         from wharfinger import conf
 
         return conf.parse(self.options.config_file, self.options.config_dir)
 
     @cached_property
     def conf(self) -> "Options":
-        """The checked configuration; raises ConfigurationError, ConfigurationFileError."""
+        """The checked configuration. Raises ConfigurationError and ConfigurationFileError."""
         from wharfinger import conf
 
         for problem in conf.problems(self.parsed):
@@ -95,7 +92,7 @@ class WharfingerApp(App):
         return self.parsed
 
     def interact(self) -> None:
-        """Show the help page if the program is started without a command."""
+        # The program was started without a command.
         raise SystemExit(self.run_subcommand(["help"]))
 
     def run_subcommand(self, argv: list[str]) -> int:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Json(FormattableColumn[Any]):
-    """A value that a table shows as JSON text. The other formats get the value itself."""
+    """A value that a table shows as JSON."""
 
     def human_readable(self) -> str:
         return json.dumps(self._value, indent=2)
@@ -33,12 +33,12 @@ class WharfingerCommand(Command):
 
     @property
     def conf(self) -> "Options":
-        """The configuration; raises ConfigurationError, ConfigurationFileError."""
+        """The configuration. Raises ConfigurationError and ConfigurationFileError."""
         return self.app.conf
 
     @cached_property
     def placement(self) -> "PlacementClient":
-        """The Placement client; raises ConfigurationError."""
+        """The Placement client. Raises ConfigurationError."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import make_adapter

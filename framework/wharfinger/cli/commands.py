@@ -1,4 +1,4 @@
-"""Find the commands of the program; each is imported only when it runs."""
+"""The command manager of the program."""
 
 from typing import Any
 
@@ -7,10 +7,9 @@ from stevedore.named import NamedExtensionManager
 
 
 class Commands(CommandManager):
-    """cliff's command manager, but it does not import the modules of all commands."""
+    """Command manager that does not import the modules of all commands."""
 
     def load_commands(self, namespace: str) -> None:
-        """Register the names of the commands in an entry point group."""
         self.group_list.append(namespace)
         # With an empty list of names, the manager loads no command, but can list all of them.
         found: NamedExtensionManager[Any] = NamedExtensionManager(namespace, [])

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 
 def check(conf: "Options") -> tuple[list[str], list[WharfingerError]]:
-    """Check the whole configuration, and the drivers and request filters that it enables.
-
-    Return the sections that are read, and the problems.
-    """
+    """Return the read sections and the problems of the whole configuration."""
     from wharfinger.conf import SchedulingSection
     from wharfinger.placement import session
     from wharfinger.reconcile import driver_instance_loader

@@ -133,7 +133,7 @@ class DeviceProgram(_DeviceCommand):
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[None]:
-    """Handle SIGTERM and SIGHUP like Ctrl+C, so that the job stores its state."""
+    # After KeyboardInterrupt, the job stores its state.
     former = {
         one: signal.signal(one, signal.default_int_handler)
         for one in (signal.SIGTERM, signal.SIGHUP)

@@ -1,4 +1,4 @@
-"""Entry point of the ``wharfinger`` program; it prints ``--version`` without slow imports."""
+"""Entry point of the ``wharfinger`` program."""
 
 import gc
 import sys

@@ -250,7 +250,7 @@ class _Properties(argparse.Action):
 
 
 def find(context: "Context", wanted: str) -> "Flavor":
-    """Return the flavor with this id, or else with this name; raises ObjectNotFound."""
+    """Return the flavor with this id or name. Raises ObjectNotFound."""
     from wharfinger.objects import Flavor
 
     try:

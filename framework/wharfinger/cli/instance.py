@@ -51,16 +51,16 @@ class InstanceCommand(ObjectCommand):
 
     @property
     def claims(self) -> "AllocationClaims":
-        """The object that claims and releases instances; raises ConfigurationError, StateError."""
+        """The claims of instances. Raises ConfigurationError and StateError."""
         return self._claims_and_moves[0]
 
     @property
     def moves(self) -> "Moves":
-        """The object that moves instances; raises ConfigurationError, StateError."""
+        """The moves of instances. Raises ConfigurationError and StateError."""
         return self._claims_and_moves[1]
 
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
-        """Print the result for an instance or migration, and providers reserved for cleaning."""
+        """Print the result, and the providers that are reserved for cleaning."""
         lines = [f"{subject}: {done}"]
         for one in reserved:
             found = self.placement.list_providers(uuid=one.provider_uuid)
@@ -84,7 +84,14 @@ class _InstanceShower(InstanceCommand, ObjectShow):
             (*names, "status", "migrations", "allocations"),
             (
                 *cells,
-                known(partial(describe, one, moves, is_lost=one.uuid in _lost(self.objects))),
+                known(
+                    partial(
+                        describe,
+                        one,
+                        moves,
+                        is_lost=one.uuid in _uuids_with_lost_allocation(self.objects),
+                    )
+                ),
                 _Uuids([migration.uuid for migration in moves]),
                 _Allocations(list(self._allocations(one, moves))),
             ),
@@ -184,7 +191,7 @@ class InstanceList(ObjectLister):
         moves: dict[str, list[Migration]] = {}
         for one in Migrations.get_by_filters(self.objects, status=IN_PROGRESS):
             moves.setdefault(one.instance_uuid, []).append(one)
-        lost = _lost(self.objects)
+        lost = _uuids_with_lost_allocation(self.objects)
         wanted = given(host=parsed_args.host, node=parsed_args.node)
         return ("UUID", "Flavor", "Host", "Node", "Status", "Project", "User"), [
             row(
@@ -339,10 +346,7 @@ class InstanceRevert(_MoveEnder):
 
 
 def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) -> str:
-    """Return the operation in progress of an instance, or else its ``moves``, as text.
-
-    Without these, return "allocation lost" if ``is_lost``, else "claimed" or "on no node".
-    """
+    """Return the status of an instance, as text for operators."""
     state: str | None = one.known("task_state")
     if state:
         return state
@@ -353,8 +357,7 @@ def describe(one: "Instance", moves: "Sequence[Migration]", *, is_lost: bool) ->
     return "claimed" if one.node else "on no node"
 
 
-def _lost(context: "Context") -> set[str | None]:
-    """Return the uuids of the instances whose allocation a cycle has found to be lost."""
+def _uuids_with_lost_allocation(context: "Context") -> set[str | None]:
     from wharfinger.objects import ReservationList
     from wharfinger.reconcile.lost_allocations import is_lost
 
@@ -367,7 +370,6 @@ def _flavor_of(one: "Instance") -> Any:
 
 
 def _node_condition(context: "Context", node: str | None) -> "Suits":
-    """Return a condition that only the node with this name or uuid meets; any node if None."""
     from wharfinger.allocations.candidate_attempts import anywhere
     from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 

@@ -1,4 +1,4 @@
-"""The commands ``wharfinger migration``, for moves of instances."""
+"""The commands ``wharfinger migration``."""
 
 import argparse
 from typing import Any

@@ -89,10 +89,7 @@ class NodeShow(ObjectShow):
 
 
 def find(context: "Context", wanted: str) -> "ComputeNode":
-    """Return the node with this uuid or name.
-
-    Raises ObjectNotFound, and CommandFailed if several nodes have the name.
-    """
+    """Return the node with this uuid or name. Raises ObjectNotFound and CommandFailed."""
     from wharfinger.objects import ComputeNodeList
 
     uuid = as_uuid(wanted)

@@ -1,4 +1,4 @@
-"""Base classes of commands that use the database, with table cells and argument types."""
+"""Base classes, table cells and argument types of commands that use the database."""
 
 import argparse
 import re
@@ -31,18 +31,18 @@ _NUMBER: Final = re.compile(r"[0-9]{1,10}\Z")
 
 
 class ObjectCommand(WharfingerCommand):
-    """Base class of commands that use the database, which is closed at the end."""
+    """Base class of commands that use the database."""
 
     @cached_property
     def objects(self) -> "Context":
-        """The context with the open database; raises ConfigurationError, StateError."""
+        """The context with the open database. Raises ConfigurationError and StateError."""
         from wharfinger.objects import connect
 
         return connect(self.conf)
 
     @property
     def down_time(self) -> timedelta:
-        """The time without a report after which a service is down; raises ConfigurationError."""
+        """The option service_down_time. Raises ConfigurationError."""
         from wharfinger.conf import DefaultSection
 
         return DefaultSection.read(self.conf).service_down_time
@@ -65,10 +65,10 @@ class ObjectLister(ObjectCommand, Lister):
 
 
 class ObjectShow(ObjectCommand, ShowOne):
-    """Base class of commands that show all fields of an object."""
+    """Base class of commands that show an object."""
 
     def shown(self, one: "WharfingerObject") -> tuple[Sequence[str], Sequence[Any]]:
-        """Return the names and cells of all fields; log a warning for each unset field."""
+        """Return the names and cells of all fields."""
         fields = self._data(one)
         return tuple(fields), tuple(map(_cell, fields.values()))
 
@@ -92,7 +92,7 @@ class ObjectShow(ObjectCommand, ShowOne):
 
 
 def known(read: Callable[[], Any]) -> Any:
-    """Call ``read``; return its result, or UNSET if a field that it reads is unset."""
+    """Return what ``read`` returns, or UNSET if it reads an unset field."""
     try:
         return read()
     except FieldUnset:
@@ -105,33 +105,33 @@ def given(**filters: Any) -> dict[str, Any]:
 
 
 def values(one: "WharfingerObject", *names: str) -> list[Any]:
-    """Return the values of these fields of an object, UNSET for unset fields."""
+    """Return the values of these fields; UNSET for unset fields."""
     return [known(partial(getattr, one, name)) for name in names]
 
 
 def row(*cells: Any) -> tuple[Any, ...]:
-    """Return the cells of a table row; lists and dicts become JSON, times become ISO 8601 texts."""
+    """Return the cells of a table row."""
     return tuple(map(_cell, cells))
 
 
 def as_uuid(name: str) -> str | None:
-    """Return a uuid in its stored form; None if the text is not a uuid."""
+    """Return a uuid in its stored form; None for other texts."""
     try:
         return uuid(name)
     except argparse.ArgumentTypeError:
         return None
 
 
-def ambiguous(kind: str, name: str, those: Iterable[str]) -> WharfingerError:
-    """Return the error for a name that several objects have; ``those`` describes the objects."""
+def ambiguous(kind: str, name: str, descriptions: Iterable[str]) -> WharfingerError:
+    """Return the error for a name that several objects have."""
     return CommandFailed(
         reason=f"there are several objects of kind {kind} with the name {name}. Name one by its "
-        f"uuid: {' or '.join(those)}"
+        f"uuid: {' or '.join(descriptions)}"
     )
 
 
 def number(least: int) -> Callable[[str], int]:
-    """Return the argument type of whole numbers from ``least`` to MAX_COUNT."""
+    """Return the argument type of whole numbers."""
 
     def take(text: str) -> int:
         from wharfinger.objects.field_types import MAX_COUNT
@@ -146,7 +146,7 @@ def number(least: int) -> Callable[[str], int]:
 
 
 def text(longest: int = 255, shortest: int = 1) -> Callable[[str], str]:
-    """Return the argument type of texts of ``shortest`` to ``longest`` characters."""
+    """Return the argument type of texts of limited length."""
 
     def take(given: str) -> str:
         from wharfinger.objects.field_types import ColumnText
@@ -182,7 +182,7 @@ def owner(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Argument type of a number of seconds, 0 or more."""
+    """Argument type of a number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -193,7 +193,7 @@ def seconds(text: str) -> float:
 
 
 def full_name(provider: "ProviderSummary") -> str:
-    """Return the name of a provider, with its uuid in brackets."""
+    """Return the name of a provider with its uuid."""
     return f"{provider.name} ({provider.uuid})"
 
 

@@ -23,7 +23,7 @@ _REPEATABLE: Final = "repeatable"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a request; parsing stores those of its groups in ``groups``, by suffix."""
+    """Add the options of a request."""
     parser.set_defaults(groups={"": ()})
     groups = parser.add_argument_group(
         "groups",
@@ -137,10 +137,7 @@ def _add_whole_options(group: argparse._ArgumentGroup) -> None:
 
 
 def written(groups: Mapping[str, GroupOptions], find: Callable[[str], str]) -> "list[RequestGroup]":
-    """Return the groups that the options request.
-
-    ``find`` returns the uuid of a provider by its name or uuid. Raises InvalidRequest.
-    """
+    """Return the groups that the options request. Raises InvalidRequest."""
     return [_group(suffix, chosen, find) for suffix, chosen in groups.items() if suffix or chosen]
 
 
@@ -149,11 +146,7 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Return the requests ``sources`` and the groups as one request; raises InvalidRequest.
-
-    ``sources`` are those of a flavor or device profile, ``parsed`` has the options of the whole
-    request.
-    """
+    """Combine the sources, groups and options to one request. Raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 
@@ -194,7 +187,7 @@ class _OfGroup(argparse.Action):
         namespace.groups = {**namespace.groups, suffix: (*chosen, (self.dest, values))}
 
     def check(self, chosen: GroupOptions, value: Any) -> None:
-        """Raise ArgumentError if the earlier options of the group do not allow this value."""
+        pass
 
 
 class _Once(_OfGroup):

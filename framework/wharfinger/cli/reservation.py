@@ -41,8 +41,7 @@ _DURATION: Final = re.compile(r"([0-9]{1,9})([smhd])\Z")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
-def _end(given: str) -> datetime:
-    """Argument type of a future time, given as a time or as a time span from now."""
+def _future_time(given: str) -> datetime:
     from wharfinger.objects.field_types import Moment, now
 
     present = now()
@@ -63,7 +62,7 @@ def _end(given: str) -> datetime:
 
 
 class End(FormattableColumn[datetime | str | None]):
-    """The expected end of a reservation (a text if it is damaged); a table marks overdue ones."""
+    """The expected end of a reservation."""
 
     def human_readable(self) -> str:
         from wharfinger.console import reservations
@@ -142,7 +141,7 @@ class ProviderReserve(ObjectCommand):
         parser.add_argument(
             "--until",
             metavar="WHEN",
-            type=_end,
+            type=_future_time,
             help="when the reservation is expected to end; shown to other operators. The "
             "reservation does not end by itself at that time. Write a time in ISO 8601, in UTC "
             "unless it has a UTC offset; or a time span from now, such as 90m, 2h or 3d",
@@ -222,7 +221,7 @@ class ProviderRelease(ObjectCommand):
         try:
             provider = provider_details.find(self.placement, parsed_args.provider)
         except NotFound:
-            if parsed_args.foreign or not self._forget(parsed_args.provider, holder):
+            if parsed_args.foreign or not self._release_deleted(parsed_args.provider, holder):
                 raise
             return
         stored = Reservations(self.placement, self.objects, self.down_time)
@@ -246,8 +245,7 @@ class ProviderRelease(ObjectCommand):
     def _print(self, provider: "ProviderSummary", left: Sequence[str]) -> None:
         print_done(provider, f"still reserved: {'; '.join(left)}" if left else "free")
 
-    def _forget(self, name: str, holder: str) -> bool:
-        """End the holder's reservation of a deleted provider; return whether there was one."""
+    def _release_deleted(self, name: str, holder: str) -> bool:
         uuid = as_uuid(name)
         held = _stored(self, uuid, holder) if uuid else ()
         for one in held:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Gates(FormattableColumn[dict[str, bool]]):
-    """Whether the gate of each owner is on (see ServiceList)."""
+    """Whether the gate of each owner is on."""
 
     def human_readable(self) -> str:
         return "\n".join(f"{owner}: {'on' if on else 'off'}" for owner, on in self._value.items())

@@ -79,7 +79,7 @@ class Sync(ObjectCommand):
         unprinted: OSError | SystemExit | None = None
         unreported: WharfingerError | None = None
         if not parsed_args.dry_run:
-            self._begin(default)
+            self._report_up(default)
         try:
             with self._reporting(default, parsed_args.dry_run) as progress:
                 for name in instances:
@@ -108,10 +108,10 @@ class Sync(ObjectCommand):
             return DIFFERENCE
         return DONE
 
-    def _begin(self, default: "DefaultSection") -> None:
-        """Report the service as up, so that no other host takes over its nodes; only log errors."""
+    def _report_up(self, default: "DefaultSection") -> None:
         from wharfinger.tracker import service_record
 
+        # Otherwise, another host could take over the nodes of this service.
         try:
             service_record.begin(self.objects, default.host)
         except WharfingerError as error:

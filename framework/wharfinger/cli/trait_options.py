@@ -1,4 +1,4 @@
-"""Argument types of trait conditions, and errors for unknown traits and resource classes."""
+"""Argument types of traits, and errors in requests."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ SUBJECT: Final = "request"
 
 
 def required(text: str) -> "TraitConditions":
-    """Argument type of trait conditions in the syntax of the Placement API."""
+    """Argument type of trait conditions."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     try:
@@ -35,7 +35,7 @@ def required(text: str) -> "TraitConditions":
 
 
 def forbidden(text: str) -> "TraitConditions":
-    """Argument type of a forbidden trait, written without !."""
+    """Argument type of a forbidden trait."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     try:
@@ -45,20 +45,20 @@ def forbidden(text: str) -> "TraitConditions":
 
 
 def together(conditions: Iterable["TraitConditions"], key: str = "required") -> "TraitConditions":
-    """Combine trait conditions; raises InvalidRequest with this ``key`` if they conflict."""
+    """Combine trait conditions. Raises InvalidRequest."""
     from wharfinger.placement.trait_conditions import TraitConditions
 
     return TraitConditions.parse((value for one in conditions for value in one.values()), key)
 
 
 def refused(text: str, error: InvalidRequest) -> argparse.ArgumentTypeError:
-    """Return the error for an argument that cannot be part of a request."""
+    """Return the error for an invalid argument of a request."""
     return argparse.ArgumentTypeError(f"{shown(text)}: {error.problem}")
 
 
 @contextmanager
 def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
-    """Exit with a usage error of an option if the block raises InvalidRequest."""
+    """Exit with a usage error if the block raises InvalidRequest."""
     try:
         yield
     except InvalidRequest as error:
@@ -72,7 +72,7 @@ def usage(parser: argparse.ArgumentParser) -> Iterator[None]:
 def naming_unknown(
     client: "PlacementClient", traits: "Named", classes: "Named" = ()
 ) -> Iterator[None]:
-    """If Placement refuses the block's request, raise InvalidRequest if it does not know a name."""
+    """Raise InvalidRequest if Placement refuses a request with an unknown name."""
     try:
         yield
     except PlacementError as error:

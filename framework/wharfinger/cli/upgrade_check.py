@@ -1,7 +1,4 @@
-"""The ``wharfinger-status`` program, which checks that an upgrade is possible.
-
-Exit codes are those of oslo.upgradecheck, and 64 for wrong usage.
-"""
+"""The ``wharfinger-status`` program, which checks that an upgrade is possible."""
 
 import argparse
 import functools
@@ -40,8 +37,6 @@ _SHARED: Final = "MISC_SHARES_VIA_AGGREGATE"
 
 
 def _as_result(check: "Callable[[Checks], Result]") -> "Callable[[Checks], Result]":
-    """Decorate a check: an error becomes a failure, and unprintable characters are escaped."""
-
     @functools.wraps(check)
     def checked(self: "Checks") -> Result:
         try:
@@ -68,7 +63,6 @@ class Checks(UpgradeCommands):
 
     @cached_property
     def _placement(self) -> "PlacementClient | None":
-        """The Placement client; None if the embedded Placement has no database file yet."""
         from wharfinger.conf import PlacementSection
         from wharfinger.placement.client import PlacementClient
         from wharfinger.placement.session import check, make_adapter
@@ -152,7 +146,7 @@ class Checks(UpgradeCommands):
     def _check_services(self) -> Result:
         from wharfinger.objects import OWNER_TAG_VERSION
 
-        if (unread := self._not_read()) is not None:
+        if (unread := self._unreadable_result()) is not None:
             return unread
         oldest, behind = self._services()
         if not oldest:
@@ -171,8 +165,7 @@ class Checks(UpgradeCommands):
             "that no longer exist (`wharfinger service delete`).",
         )
 
-    def _not_read(self) -> Result | None:
-        """Return a result if the database is empty or needs an upgrade; otherwise None."""
+    def _unreadable_result(self) -> Result | None:
         schema = self._database.schema
         if schema.current is None:
             return Result(Code.SUCCESS, "No service publishes yet.")
@@ -183,7 +176,6 @@ class Checks(UpgradeCommands):
         return None
 
     def _services(self) -> tuple[dict[str, int], dict[str, list[str]]]:
-        """Return the lowest service version and the outdated services, each by owner."""
         from wharfinger.objects import OWNER_TAG_VERSION, Service, ServiceList, connect
 
         context = connect(self._conf)
@@ -223,7 +215,7 @@ class Checks(UpgradeCommands):
         from wharfinger.providers import full_reservation
         from wharfinger.scheduling import provider_details
 
-        if (unread := self._not_read()) is not None:
+        if (unread := self._unreadable_result()) is not None:
             return unread
         context = connect(self._conf)
         try:
@@ -281,11 +273,6 @@ def _database_result(found: "Condition") -> Result:
 
 
 def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]":
-    """Return the providers with inventory but no owner trait, and whether the list is complete.
-
-    It leaves out sharing providers, and those with only network resources. An incomplete list has
-    only providers with free resources.
-    """
     from wharfinger.providers import ownership
 
     traits = client.find_traits("OWNER_") | client.find_traits("CUSTOM_OWNER_")
@@ -293,6 +280,7 @@ def _untagged(client: "PlacementClient") -> "tuple[list[ProviderSummary], bool]"
     candidates = client.list_providers(required=(unmarked,))
     if len(candidates) <= _MOST_READS:
         return [one for one in candidates if _offers(client, one.uuid)], True
+    # These requests find only providers with free resources.
     offering = {
         provider.uuid
         for kind in client.list_resource_classes()

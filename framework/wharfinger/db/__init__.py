@@ -1,1 +1,1 @@
-"""Access to the database that stores versioned objects; only ``wharfinger.objects`` uses it."""
+"""The database of the versioned objects. Only ``wharfinger.objects`` uses it."""

@@ -26,8 +26,8 @@ LOG: Final = logging.getLogger(__name__)
 FILE_NAME: Final = "wharfinger.sqlite"
 #: Seconds that a transaction on a server may take.
 TIMEOUT: Final = 30.0
-#: The largest number of attempts at a transaction that the server aborts because of a deadlock.
-_ATTEMPTS: Final = 5
+#: The largest number of retries of a transaction after deadlocks.
+_RETRIES: Final = 5
 
 _SEE_CHECK: Final = "Run `wharfinger db check`."
 
@@ -42,21 +42,18 @@ _T = TypeVar("_T")
 
 
 class TakenError(Exception):
-    """A row cannot be written, because another row already has a value that must be unique."""
+    """Another row already has a value that must be unique."""
 
 
 @enginefacade.transaction_context_provider
 class _Context:
-    """The object on which oslo.db stores the session of a thread."""
+    """The object on which oslo.db stores a session."""
 
 
 class Database:
-    """Methods that read and write a database, each in one transaction.
+    """Reads and writes a database; each method is one transaction. Raises StateError.
 
-    All methods raise StateError. ``url`` is a URL of SQLAlchemy, ``options`` are options of
-    oslo.db. A transaction on a server takes at most ``timeout`` seconds. ``directory`` is for lock
-    files. A ``managed`` database is created and upgraded when it is opened; ``host`` becomes the
-    host of records from schema version 0001. With ``look_only``, only the schema can be read.
+    A ``managed`` database is created and upgraded when it is opened.
     """
 
     def __init__(
@@ -105,14 +102,14 @@ class Database:
 
     @property
     def name(self) -> str:
-        """Return the path of the file, or the URL without password and options, for messages."""
+        """Return the file or URL of the database, without secrets."""
         if self._engine_name() == "sqlite" and self._url.database:
             return self._url.database
         # An option may contain a password, too.
         return self._url.set(query={}).render_as_string(hide_password=True)
 
     def schema(self) -> Schema:
-        """Return the schema version of the database, and the newest that this release knows."""
+        """Return the schema version of the database."""
         with self._transaction():
             return migration.schema(self._engine)
 
@@ -122,26 +119,25 @@ class Database:
             return migration.missing(self._engine)
 
     def select(self, table: str, **where: Any) -> list[dict[str, Any]]:
-        """Return the rows whose columns have these values, oldest first; see ``Rows.select``."""
+        """Return the rows that match ``where``, oldest first."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.select(where)
 
     def revisions(self, table: str, key: str, **where: Any) -> dict[str, int]:
-        """Return the revisions of the rows that match ``where``, by the value of column ``key``."""
+        """Return the revisions of the matching rows, by key."""
         with self._transaction(), self._rows(self._manager.reader, table) as rows:
             return rows.revisions(key, where)
 
     def insert(self, table: str, rows: Sequence[Values]) -> None:
-        """Add all rows or none; raises TakenError if a unique value exists already."""
+        """Add all rows or none. Raises TakenError."""
         self.write([table], lambda target: target.insert(rows))
 
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
     ) -> None:
-        """Update all rows if each still has the revision of its change; otherwise update no row.
+        """Update all rows, or none if a revision has changed.
 
-        The revisions rise by one. ``following`` changes other tables without a check of revisions.
-        Raises StaleError, TakenError.
+        Raises StaleError and TakenError.
         """
 
         def change(target: Rows, *others: Rows) -> None:
@@ -152,34 +148,24 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete all rows if each still has the given revision; otherwise raise StaleError."""
+        """Delete all rows, or none if a revision has changed. Raises StaleError."""
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(
         self, table: str, scope: Values, key: str, rows: Mapping[str, Values | None]
     ) -> None:
-        """Add, update or delete rows in one transaction, without a check of revisions.
-
-        ``rows`` are by the value of the column ``key``; None deletes the row. ``scope`` are further
-        columns that identify the rows.
-        """
+        """Store the rows without a check of revisions; None deletes a row."""
         self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(
         self, table: str, values: Values, *, count: Collection[str] = (), **where: Any
     ) -> int:
-        """Write ``values`` into all rows that match ``where``; return the number of these rows.
-
-        The values of the columns of ``count`` rise by one. Revisions are not checked.
-        """
+        """Update the matching rows without a check of revisions; return their number."""
         touched: int = self.write([table], lambda target: target.touch(values, count, where))
         return touched
 
     def read(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
-
-        All queries of ``work`` see the same state of the database.
-        """
+        """Run ``work`` in one transaction. Its queries see one state of the database."""
         with (
             self._transaction(),
             self._tables(self._manager.reader, *tables, snapshot=True) as rows,
@@ -187,16 +173,13 @@ class Database:
             return work(*rows)
 
     def write(self, tables: Sequence[str], work: Callable[..., _T]) -> _T:
-        """Call ``work`` with a ``Rows`` for each table, in one transaction; return its result.
-
-        After a deadlock with another transaction, ``work`` is called again. Raises TakenError.
-        """
+        """Run ``work`` in one transaction, again after a deadlock. Raises TakenError."""
 
         def attempt() -> _T:
             with self._tables(self._manager.writer, *tables) as rows:
                 return work(*rows)
 
-        again = db_api.wrap_db_retry(max_retries=_ATTEMPTS, retry_on_deadlock=True)
+        again = db_api.wrap_db_retry(max_retries=_RETRIES, retry_on_deadlock=True)
         with self._transaction():
             result: _T = again(attempt)()
             return result
@@ -222,10 +205,6 @@ class Database:
 
     @contextmanager
     def _tables(self, manager: Any, *tables: str, snapshot: bool = False) -> Iterator[list[Rows]]:
-        """Start a transaction, and yield a ``Rows`` for each of these tables.
-
-        With ``snapshot``, all queries see the same state of the database.
-        """
         # An upgrade may have added what was missing. Look for it before the transaction: on MySQL,
         # an upgrade that waits for a transaction blocks all other readers of the table.
         if self._missing:

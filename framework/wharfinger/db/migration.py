@@ -1,4 +1,4 @@
-"""Find the schema version of a database and its missing columns, and upgrade it."""
+"""Read and upgrade the schema of a database."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -14,25 +14,24 @@ from sqlalchemy import Connection, Engine
 from wharfinger.db.tables import METADATA
 from wharfinger.sqlite import schema_lock
 
-#: The id of the server lock that an upgrade holds: an arbitrary number ("WHAR").
+#: An arbitrary id of the server lock that an upgrade holds.
 _LOCK: Final = 0x57484152
 _MIGRATIONS: Final = resources.files(__package__) / "migrations"
 #: Seconds that MySQL waits for another upgrade of the same database.
 _LOCK_TIMEOUT: Final = 600
-#: The table in which alembic stores the version.
+#: alembic's table with the version.
 _VERSION: Final = sa.table("alembic_version", sa.column("version_num"))
 
 
 class BrokenSchemaError(Exception):
-    """A database records several schema versions, or alembic cannot upgrade the database."""
+    """The schema version is ambiguous, or alembic cannot upgrade the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """The schema version of a database, and ``head``, the newest that this release knows.
+    """The schema version of a database, and the newest of this release.
 
-    ``current`` is None for a database without tables. ``is_known`` is False if ``current`` is a
-    version of a newer release.
+    ``current`` is None for a database without a version.
     """
 
     current: str | None
@@ -41,22 +40,18 @@ class Schema:
 
     @property
     def is_head(self) -> bool:
-        """Return whether the database has the newest schema version of this release."""
+        """Return whether the database has the newest schema of this release."""
         return self.current == self.head
 
 
 def schema(engine: Engine) -> Schema:
-    """Return the schema version of a database; raises BrokenSchemaError if it has several."""
+    """Return the schema version of a database. Raises BrokenSchemaError."""
     with engine.connect() as connection:
         return _schema(connection)
 
 
 def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head") -> None:
-    """Create the tables, or upgrade them to the schema version ``revision``.
-
-    ``directory`` is for the lock file of a SQLite database. ``host`` becomes the host of records
-    from schema version 0001. Raises BrokenSchemaError, TimeoutError.
-    """
+    """Create or upgrade the tables. Raises BrokenSchemaError and TimeoutError."""
     from alembic import command, config  # noqa: PLC0415 - takes long
     from alembic.util import CommandError  # noqa: PLC0415 - takes long
 
@@ -68,7 +63,7 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
     with (
         schema_lock(directory if is_file else None),
         engine.connect() as connection,
-        nullcontext() if is_file else _exclusive(connection),
+        nullcontext() if is_file else _upgrade_lock(connection),
     ):
         is_known = _schema(connection).is_known
         connection.rollback()
@@ -81,7 +76,7 @@ def upgrade(engine: Engine, host: str, *, directory: Path, revision: str = "head
 
 
 def missing(engine: Engine) -> Mapping[str, frozenset[str]]:
-    """Return the columns that a database lacks, by table; all columns if the table is missing."""
+    """Return the columns that a database lacks, by table."""
     there = {
         table: {column["name"] for column in columns}
         for (_schema, table), columns in sa.inspect(engine).get_multi_columns().items()
@@ -115,8 +110,7 @@ def _revisions() -> tuple[str, ...]:
 
 
 @contextmanager
-def _exclusive(connection: Connection) -> Iterator[None]:
-    """Let only one process upgrade this database, by a server lock; raises TimeoutError."""
+def _upgrade_lock(connection: Connection) -> Iterator[None]:
     if connection.dialect.name == "postgresql":
         take, give = f"pg_advisory_lock({_LOCK})", f"pg_advisory_unlock({_LOCK})"
     else:

@@ -1,4 +1,4 @@
-"""Statements on the rows of one table in a transaction, for all kinds of databases."""
+"""Statements on the rows of one table."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Values = Mapping[str, Any]
 
 
 class StaleError(Exception):
-    """Another process has changed or deleted rows since this process read them."""
+    """Rows have changed or gone since they were read."""
 
     def __init__(self, changed: Collection[str], gone: Collection[str]) -> None:
         super().__init__(f"changed: {sorted(changed)}, gone: {sorted(gone)}")
@@ -26,7 +26,7 @@ class StaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Values for the row whose key column has the value ``key``, if it still has the revision."""
+    """New values for the row with this key and revision."""
 
     key: str
     revision: int
@@ -35,10 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Values to write into rows of another table, in the same transaction as a change.
-
-    Their revisions rise by one.
-    """
+    """New values for rows of another table, in the transaction of a change."""
 
     table: str
     where: Values
@@ -47,7 +44,7 @@ class Following:
 
 @dataclass(frozen=True, slots=True)
 class NotIn:
-    """Condition of a column: any value but these, and not NULL."""
+    """Condition of a column: none of these values, and not NULL."""
 
     values: Collection[str]
 
@@ -60,29 +57,25 @@ class AnyOf:
 
 
 class Rows:
-    """Statements on the rows of a table that are not marked as deleted.
+    """Statements on the rows of a table that are not marked as deleted."""
 
-    ``lacking`` are columns that the database does not have.
-    """
-
-    def __init__(self, session: Session, table: sa.Table, lacking: Collection[str]) -> None:
+    def __init__(self, session: Session, table: sa.Table, missing: Collection[str]) -> None:
         self._session: Final = session
         self._table: Final = table
-        self._present: Final = [name for name in table.columns.keys() if name not in lacking]  # noqa: SIM118
+        self._present: Final = [name for name in table.columns.keys() if name not in missing]  # noqa: SIM118
 
     def has(self, column: str) -> bool:
-        """Return whether the database has this column of the table."""
+        """Return whether the database has this column."""
         return column in self._present
 
     def values(self, column: str, where: Values) -> AnyOf:
-        """Return a condition: any value that a column has in the rows that match ``where``."""
+        """Return a condition: any value that a column has in the matching rows."""
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values, *, lock: bool = False) -> list[dict[str, Any]]:
-        """Return the rows whose columns have these values, oldest first.
+        """Return the matching rows, oldest first.
 
-        Instead of a value, ``where`` may have a NotIn, an AnyOf, or a collection of values. With
-        ``lock``, lock the rows until the transaction ends.
+        A condition in ``where`` is a value, a collection of values, a NotIn or an AnyOf.
         """
         query = sa.select(*(self._table.c[name] for name in self._present))
         query = query.with_for_update() if lock else query
@@ -96,7 +89,7 @@ class Rows:
         return sorted(found, key=itemgetter("id"))
 
     def revisions(self, key: str, where: Values) -> dict[str, int]:
-        """Return the revisions of the rows that match ``where``, by their values of ``key``."""
+        """Return the revisions of the matching rows, by key."""
         found: dict[str, int] = {}
         for some in _in_batches(where):
             rows = self._session.execute(
@@ -111,10 +104,7 @@ class Rows:
             self._session.execute(sa.insert(self._table), some)
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update the rows if each still has the revision of its change; revisions rise by one.
-
-        Otherwise update none, and raise StaleError.
-        """
+        """Update all rows, or none if a revision has changed. Raises StaleError."""
         by_key: dict[str, Change] = {}
         for change in changes:
             if by_key.setdefault(change.key, change) != change:
@@ -126,10 +116,7 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete the rows if each still has the given revision.
-
-        Otherwise delete none, and raise StaleError.
-        """
+        """Delete all rows, or none if a revision has changed. Raises StaleError."""
         self._hold(key, revisions)
         for some in _batches(revisions):
             where = self._conditions({key: some})
@@ -141,14 +128,11 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Add or update ``rows``, given by their values of ``key``; delete those that are None.
-
-        ``scope`` are further columns that identify the rows.
-        """
+        """Store the rows without a check of revisions; None deletes a row."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
-        """Return which of these keys have a row in the scope, without locking the rows."""
+        """Return the keys that have a row in this scope."""
         found: set[str] = set()
         for some in _batches(keys):
             where = self._conditions({**scope, key: some})
@@ -162,10 +146,7 @@ class Rows:
         rows: Mapping[str, Values | None],
         existing: Collection[str],
     ) -> None:
-        """Update the rows whose keys are in ``existing``, and add the other rows.
-
-        Rows that are None are deleted. The revisions of updated rows rise by one.
-        """
+        """Update the ``existing`` rows, and add the others; None deletes a row."""
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):
             where = self._conditions({**scope, key: some})
             self._session.execute(sa.delete(self._table).where(*where))
@@ -179,10 +160,7 @@ class Rows:
         self.insert({**row, "revision": 1} for one, row in written.items() if one not in existing)
 
     def touch(self, values: Values, count: Collection[str], where: Values) -> int:
-        """Write ``values`` into the rows that match ``where``; return the number of these rows.
-
-        The values of the columns of ``count`` rise by one.
-        """
+        """Update the matching rows, and return their number."""
         known = {name: value for name, value in values.items() if name in self._present}
         counted = self._counted(count)
         met = 0
@@ -196,10 +174,6 @@ class Rows:
     def _write(
         self, keys: Collection[str], rows: Iterable[Values], count: Collection[str] = ()
     ) -> None:
-        """Write each of ``rows`` into the row that has the same values in the columns ``keys``.
-
-        The values of the columns of ``count`` rise by one.
-        """
         where = [self._table.c[key] == sa.bindparam(f"where_{key}") for key in keys]
         for some in _grouped_by_columns(rows, self._present):
             written = some[0].keys() - set(keys)
@@ -219,10 +193,7 @@ class Rows:
     def hold(
         self, key: str, keys: Iterable[str], where: Values, columns: Collection[str] | None = None
     ) -> dict[str, dict[str, Any]]:
-        """Lock the rows with these keys until the transaction ends; return them by key.
-
-        ``where`` has further conditions. ``columns`` are by default all columns.
-        """
+        """Lock the rows with these keys until the transaction ends; return them by key."""
         names = self._present if columns is None else [key, *filter(self.has, columns)]
         found: dict[str, dict[str, Any]] = {}
         # Two processes that lock rows in different orders could deadlock, even within one
@@ -282,12 +253,11 @@ def _is_exactly(found: Any, wanted: Any) -> bool:
 
 
 def is_several(value: object) -> bool:
-    """Return whether a condition is a collection of values, any of which matches."""
+    """Return whether a condition has several values."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 
 def _in_batches(where: Values) -> Iterator[Values]:
-    """Yield conditions that together match the same rows, each with at most _BATCH values."""
     several = [name for name, value in where.items() if is_several(value)]
     longest = max(several, key=lambda name: len(where[name]), default=None)
     if longest is None:

@@ -1,7 +1,6 @@
-"""Tables of the database; the docstrings of the versioned objects describe the columns.
+"""Tables of the database; the versioned objects describe the columns.
 
-Older releases use them, too: a column added to an existing table is nullable or has a server
-default.
+Older releases use the tables, too: a new column is nullable or has a server default.
 """
 
 from collections.abc import Callable
@@ -12,21 +11,18 @@ from sqlalchemy.dialects import mysql
 
 METADATA: Final = sa.MetaData()
 
-#: The largest number of characters of a name: in Placement, names of providers have up to 200, in
-#: nova 255.
+#: The largest number of characters of a name, as in nova.
 NAME: Final = 255
-#: The largest number of characters of the name of a driver instance.
+#: The largest number of characters of a driver instance's name.
 INSTANCE: Final = 64
 
 
 def long_text() -> sa.Text:
-    """Return the column type for texts that may exceed 64 KiB, the limit of TEXT in MySQL."""
+    """Return the column type for texts that may exceed 64 KiB."""
     return sa.Text().with_variant(mysql.MEDIUMTEXT(), "mysql", "mariadb")
 
 
 class _Time(sa.TypeDecorator[Any]):
-    """Column type of a time; a damaged value of SQLite is returned as it is."""
-
     impl = sa.DateTime
     cache_ok = True
 

@@ -1,4 +1,4 @@
-"""Time limit of a transaction on a database server, including connecting and waiting for locks."""
+"""Time limit of transactions on a database server."""
 
 import os
 import socket
@@ -16,10 +16,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class TransactionDeadline:
-    """Limits the time of transactions inside ``running``: after ``seconds``, their statements fail.
-
-    It does nothing for SQLite.
-    """
+    """Limits the time of transactions inside ``running``; does nothing for SQLite."""
 
     def __init__(self, engine: Engine, seconds: float) -> None:
         self._seconds: Final = seconds
@@ -34,9 +31,9 @@ class TransactionDeadline:
 
     @contextmanager
     def running(self) -> Iterator["Running | None"]:
-        """Limit the time of a transaction in this thread, and yield the transaction.
+        """Limit the time of a transaction in this thread.
 
-        Yield None for SQLite, and inside another transaction.
+        Yields None for SQLite, and inside another transaction.
         """
         if not self._is_server or getattr(self._running, "it", None) is not None:
             yield None
@@ -49,10 +46,9 @@ class TransactionDeadline:
             running.end()
 
     def _connect(self, dialect: Any, _record: Any, args: Any, options: dict[str, Any]) -> Any:
-        """Limit the time to connect; return a connection, or None to let SQLAlchemy connect."""
         running: Running | None = getattr(self._running, "it", None)
         if running is None:
-            return None
+            return None  # SQLAlchemy connects
         if running.is_over:  # the pool replaces a connection that was shut down
             raise dialect.loaded_dbapi.OperationalError("timed out")
         seconds = max(1, ceil(self._seconds))
@@ -97,7 +93,7 @@ class Running:
         return time.monotonic() >= self._deadline
 
     def use(self, connection: Any) -> None:
-        """Add a connection of the database driver, to shut it down at the deadline."""
+        """Shut down this connection at the deadline."""
         with self._lock:
             if connection not in self._connections:
                 self._connections.append(connection)
@@ -105,7 +101,7 @@ class Running:
                 _shut_down(connection)
 
     def end(self) -> None:
-        """Stop the timer, since the transaction has ended."""
+        """Stop the timer."""
         self._timer.cancel()
         with self._lock:
             self._has_ended = True
@@ -119,8 +115,8 @@ class Running:
 
 
 def _shut_down(connection: Any) -> None:
-    """Shut down the socket of a connection, so that a read from it raises an error."""
-    # PyMySQL has no method for it. The attribute is None while it is not connected.
+    # A read from the connection then raises an error. PyMySQL has no method for this; the
+    # attribute is None while it is not connected.
     pymysql_socket = getattr(connection, "_sock", None)
     try:
         number = (pymysql_socket or connection).fileno()

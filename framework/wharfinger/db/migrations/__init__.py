@@ -1,1 +1,1 @@
-"""Upgrades of the schema with alembic: its start script, shared operations, and the versions."""
+"""Upgrades of the database schema with alembic."""

@@ -1,4 +1,4 @@
-"""The script that alembic runs first; ``wharfinger.db.migration`` has set the connection."""
+"""The script with which alembic starts an upgrade."""
 
 from alembic import context
 

@@ -12,7 +12,7 @@ def has_table(name: str) -> bool:
 
 
 def has_column(table: str, name: str) -> bool:
-    """Return whether a table exists and has a column."""
+    """Return whether a table has a column."""
     return has_table(table) and name in {
         column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)
     }
@@ -31,13 +31,13 @@ def create_table(name: str, *parts: "sa.Column[Any] | sa.Constraint") -> None:
 
 
 def create_index(name: str, table: str, *columns: str) -> None:
-    """Create an index of a table if it does not exist."""
+    """Create an index if it does not exist."""
     there = {index["name"] for index in sa.inspect(op.get_bind()).get_indexes(table)}
     if name not in there:
         op.create_index(name, table, list(columns))
 
 
 def add_column(table: str, column: "sa.Column[Any]") -> None:
-    """Add a column if it does not exist; it must be nullable or have a server default."""
+    """Add a column if it does not exist."""
     if not has_column(table, column.name):
         op.add_column(table, column)

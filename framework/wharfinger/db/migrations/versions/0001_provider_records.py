@@ -1,4 +1,4 @@
-"""Create the table of the records that driver instances keep of resource providers."""
+"""Create the table of provider records."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""Create tables of objects, such as instances; move provider records from JSON into columns."""
+"""Create the tables of objects; move provider records into columns."""
 
 import json
 from typing import Annotated, Any, Final, Literal
@@ -53,8 +53,6 @@ class _Provider(msgspec.Struct):
 
 
 class _Document(msgspec.Struct):
-    """Decoded JSON document of a provider record, in the format of schema version 0001."""
-
     applied: _Provider | None = None
     intended: _Provider | None = None
     live: _Provider | None = None
@@ -211,7 +209,6 @@ def _create_reservations() -> None:
 
 
 def _move_provider_records() -> None:
-    """Move the JSON documents of provider records into a table with a column for each field."""
     if repeatable_operations.has_column("provider_records", "document"):
         op.rename_table("provider_records", "provider_documents")
     repeatable_operations.create_table(
@@ -269,7 +266,6 @@ def _move_documents() -> bool:
 
 
 def _record(instance: str, uuid: str, document: bytes) -> dict[str, Any]:
-    """Return the columns for a document; raises ValueError, TypeError for a damaged document."""
     UUID(uuid)
     parts = msgspec.json.decode(document, type=_Document)
     return {

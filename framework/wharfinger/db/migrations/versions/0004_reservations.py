@@ -1,4 +1,4 @@
-"""Store the start of a reservation, the amounts to restore, and the consumer that caused it."""
+"""Store more details of reservations."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql

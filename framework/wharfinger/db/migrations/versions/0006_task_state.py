@@ -1,4 +1,4 @@
-"""Store the operation in progress on an instance, and when the instance was last saved."""
+"""Store the operation in progress and the last save of an instance."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""Store since when a provider has been absent, in uptime of the host."""
+"""Store since when a provider has been absent."""
 
 import sqlalchemy as sa
 

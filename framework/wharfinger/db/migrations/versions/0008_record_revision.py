@@ -1,4 +1,4 @@
-"""Store how often a provider record was written, as its revision."""
+"""Store the revision of a provider record."""
 
 import sqlalchemy as sa
 

@@ -1,4 +1,4 @@
-"""Store which values another program has undone in a provider, and how often."""
+"""Store the changes of providers that other programs undo."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
