@@ -1,4 +1,4 @@
 """Wharfinger: a framework for drivers that publish hardware to OpenStack Placement.
 
-docs/explanation/architecture.rst names the packages, and follows a provider through them.
+docs/explanation/architecture.rst names the packages.
 """

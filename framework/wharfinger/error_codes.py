@@ -1,4 +1,4 @@
-"""Codes of errors, for operators to search for: class names of ``wharfinger.exceptions``."""
+"""Codes of errors: the class names in ``wharfinger.exceptions``."""
 
 import logging
 from typing import Any
@@ -8,7 +8,7 @@ from wharfinger.exceptions import WharfingerError
 
 
 def code(error: WharfingerError) -> str:
-    """Return the code of an error; an error class of a driver has the code of its base class."""
+    """Return the code of an error, which is the name of a class."""
     return next(
         kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__
     )
@@ -20,7 +20,7 @@ def with_code(error: BaseException) -> str:
 
 
 def add_codes(record: logging.LogRecord) -> bool:
-    """Add its code to each error in a log record; return True, as a filter that drops nothing."""
+    """Add codes to the errors in a log record; return True, as a logging filter."""
     record.msg = _coded(record.msg)
     if isinstance(record.args, tuple):
         record.args = tuple(map(_coded, record.args))

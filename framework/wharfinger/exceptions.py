@@ -1,6 +1,6 @@
 """The errors that Wharfinger raises.
 
-An error has its facts as attributes. Its message states what failed, why, and what to do::
+An error has its facts as attributes::
 
     WharfingerError
     ├── CommandFailed
@@ -75,9 +75,7 @@ from typing import Any, ClassVar, Final
 from wharfinger.masking import masked
 
 
-class _Bounded(reprlib.Repr):
-    """Shortens long values to their beginning and end, and masks secrets in them."""
-
+class _ShortAndMasked(reprlib.Repr):
     def __init__(self) -> None:
         super().__init__()
         self.maxstring = self.maxother = 300
@@ -102,17 +100,15 @@ class _Bounded(reprlib.Repr):
             return f"<a whole number of {x.bit_length()} bits>"
 
 
-_SHOWN: Final = _Bounded()
+_SHOWN: Final = _ShortAndMasked()
 
 
 def shown(value: object) -> str:
-    """Return a short repr of an untrusted value without secrets, even if its __repr__ fails."""
+    """Return a short repr of an untrusted value, with secrets masked."""
     return _SHOWN.repr(value)
 
 
 class _Formatter(Formatter):
-    """Formats fields: ``!r`` applies ``shown``, and ``!j`` joins list items with commas."""
-
     def convert_field(self, value: Any, conversion: Any) -> Any:
         match conversion:
             case "r":
@@ -137,8 +133,8 @@ def printable(text: str) -> str:
 class WharfingerError(Exception):
     """Base class of all errors.
 
-    Each subclass has a ``template`` for its message. The keyword arguments are its values, and
-    become attributes. Passwords and tokens in them are masked.
+    The keyword arguments are the values of ``template``, and become attributes. Passwords and
+    tokens in them are masked.
     """
 
     template: ClassVar[str] = "{reason}"
@@ -158,7 +154,7 @@ class WharfingerError(Exception):
         return str(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Let pickle copy the error, since it may come from another process."""
+        # Pickle would pass the message, which __init__ does not accept.
         return partial(type(self), **self.facts), ()
 
 
@@ -167,11 +163,11 @@ class CommandFailed(WharfingerError):
 
 
 class AgentError(WharfingerError):
-    """A problem of the agent itself; for example, its status cannot be read."""
+    """A problem of the agent itself."""
 
 
 class ConfigurationRefused(WharfingerError):
-    """A new configuration that the agent does not use; it keeps the old one."""
+    """The agent does not use a new configuration, and keeps the old one."""
 
 
 class ConfigurationError(WharfingerError):
@@ -186,7 +182,7 @@ class ConfigurationError(WharfingerError):
 
 
 class ConfigurationFileError(WharfingerError):
-    """A configuration file cannot be read, or has an invalid or unknown section or option."""
+    """A configuration file cannot be used."""
 
     template = "configuration: {problem} {remedy}"
     problem: str
@@ -194,19 +190,16 @@ class ConfigurationFileError(WharfingerError):
 
 
 class DriverError(WharfingerError):
-    """An error of a driver or its backend.
+    """An error of a driver or a backend.
 
-    ``driver`` is the name of the driver instance; in DriverLoadError, that of the driver.
+    ``driver`` is the driver instance, or in DriverLoadError the driver.
     """
 
     driver: str
 
 
 class DriverLoadError(DriverError):
-    """A driver cannot be imported, or does not fit the driver contract.
-
-    ``subject`` is the faulty method, attribute or entry point.
-    """
+    """A driver cannot be imported, or does not fit the driver contract."""
 
     template = "driver {driver} cannot be loaded: {subject}: found {found}; expected {expected}"
     subject: str
@@ -217,8 +210,7 @@ class DriverLoadError(DriverError):
 class BackendError(DriverError):
     """A backend does not answer, or its answer may be incomplete. Drivers raise this error.
 
-    The framework also raises it if a driver's method raises another exception or returns a wrong
-    type, and reports each problem of ``get_problems`` as one.
+    The framework raises it for unexpected exceptions and results of a driver, too.
     """
 
     template = "driver {driver}: {operation} failed: {reason}"
@@ -254,7 +246,7 @@ class ReshapeNeeded(WharfingerError):
 
 
 class InvalidName(WharfingerError, ValueError):
-    """A name, uuid or reservation reason is invalid, perhaps only by Wharfinger's own rules."""
+    """A name, uuid or reservation reason is invalid."""
 
     template = "{kind} {name!r}: {problem}"
     kind: str
@@ -263,7 +255,7 @@ class InvalidName(WharfingerError, ValueError):
 
 
 class InvalidInventory(WharfingerError, ValueError):
-    """An inventory has a wrong type, or figures that are invalid or contradict each other."""
+    """An inventory is invalid."""
 
     template = "inventory of {where}: {problem}"
     where: str
@@ -308,7 +300,7 @@ class ProviderMissing(WharfingerError):
 
 
 class ChildReplaced(WharfingerError):
-    """A new provider was fully reserved: its device may be that of a former, reserved provider."""
+    """A new provider was fully reserved, since it may have the device of a reserved provider."""
 
     template = (
         "provider {provider} ({uuid}) was fully reserved: the driver reports it in place of "
@@ -324,7 +316,7 @@ class ChildReplaced(WharfingerError):
 
 
 class ProviderRenamed(WharfingerError):
-    """Another program has renamed a root that a driver instance only overlays."""
+    """Another program has renamed a root provider that a driver instance overlays."""
 
     template = (
         "root provider {provider} ({uuid}) has another name in Placement: {renamed}. Driver "
@@ -357,7 +349,7 @@ class RootDeletionBlocked(WharfingerError):
 
 
 class NameTaken(WharfingerError):
-    """A provider cannot be created, since a provider in another tree has the same name."""
+    """Another provider has the name that a provider needs."""
 
     template = (
         "driver instance {instance} cannot publish provider {provider}: provider {uuid} of "
@@ -372,7 +364,7 @@ class NameTaken(WharfingerError):
 
 
 class MassRemoval(WharfingerError):
-    """Too many providers of a driver instance are absent at once, so none of them is removed."""
+    """Too many providers are absent at once, so none of them is removed."""
 
     template = (
         "{count} of the {total} providers of driver instance {instance} were not removed: they are "
@@ -386,10 +378,7 @@ class MassRemoval(WharfingerError):
 
 
 class PartialListing(WharfingerError):
-    """A listing lacks nodes or devices that the driver still has when asked for each alone.
-
-    ``names`` are their names. ``some`` is a text with the first names.
-    """
+    """A listing of a driver lacks nodes or devices that still exist."""
 
     template = (
         "the listing of driver instance {instance} is partial: the listing lacks {some} ({count} "
@@ -419,10 +408,7 @@ class NodeTaken(WharfingerError):
 
 
 class ClaimRefused(WharfingerError):
-    """An instance cannot claim a node, or cannot drop the claim; no database row was changed.
-
-    Placement may already have the allocations.
-    """
+    """An instance cannot claim a node, or cannot drop a claim."""
 
     template = "instance {instance} on node {node} of host {host}: {problem}"
     instance: str
@@ -442,7 +428,7 @@ class ReservationRefused(WharfingerError):
 
 
 class DetachmentRefused(WharfingerError):
-    """A provider cannot be detached from its root, to become a root itself."""
+    """A provider cannot be detached from its root."""
 
     template = "provider {provider} ({uuid}) cannot be detached from its root: {problem}. {remedy}"
     provider: str
@@ -472,10 +458,7 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider does not belong to the driver instance that reports it, so it was not changed.
-
-    ``owner`` is the owner trait of the driver instance; ``other`` says who owns the provider.
-    """
+    """A provider was not changed, since it does not belong to the driver instance."""
 
     template = "provider {provider} ({uuid}) was not changed: {problem} {remedy}"
     provider: str
@@ -496,7 +479,7 @@ class AdoptionRefused(WharfingerError):
 
 
 class InvalidRequest(WharfingerError):
-    """A request for resources is invalid; ``subject`` is its source, such as a flavor."""
+    """A request for resources is invalid."""
 
     template = "{subject}: {key} = {value!r}: {problem}"
     subject: str
@@ -516,7 +499,7 @@ class NoCandidates(WharfingerError):
 
 
 class AllocationRefused(WharfingerError):
-    """The allocations of an instance cannot be changed this way, and are unchanged."""
+    """A change of the allocations of an instance was refused."""
 
     template = "instance {instance}: {problem} {remedy}"
     instance: str
@@ -550,11 +533,11 @@ class ClaimedAnew(AllocationRefused):
 
 
 class BeingClaimed(AllocationRefused):
-    """Another process is claiming an instance, or died during the claim a moment ago."""
+    """Another process is claiming the instance, or has died during the claim."""
 
 
 class RequestFilterError(WharfingerError):
-    """A request filter failed or returned a wrong type, which is a fault of its package."""
+    """A request filter failed or returned a wrong type."""
 
     template = (
         "request filter {name}: {reason}. Repair the package of the filter, or remove the filter "
@@ -611,7 +594,6 @@ class FieldUnset(ObjectError):
     problem: str
 
 
-#: Commands that list the objects of a kind.
 _LISTS: Final = {
     "ComputeNode": "`wharfinger node list`",
     "DeviceJob": "`wharfinger device jobs`",
@@ -637,7 +619,7 @@ class ObjectNotFound(ObjectError):
 
 
 class ObjectExists(ObjectError):
-    """An object cannot be created or renamed, since another object has the same unique value."""
+    """Another object has the same unique value."""
 
     template = (
         "{kind} {key} cannot be saved: another {kind} has the same {unique}. Change the {unique} "
@@ -651,7 +633,7 @@ class ObjectExists(ObjectError):
 class ConcurrentSave(ObjectError):
     """Another process has saved objects since they were read, so nothing was written.
 
-    ``keys`` are the keys of these objects. Read the objects again, and decide again.
+    ``keys`` identifies these objects.
     """
 
     template = (
@@ -663,10 +645,7 @@ class ConcurrentSave(ObjectError):
 
 
 class IntentExpired(ObjectError):
-    """A provider was not written, since the plan is too old: another host may have the node now.
-
-    ``seconds`` is how long a plan is valid.
-    """
+    """A provider was not written, since the plan is older than ``seconds``."""
 
     template = (
         "provider {provider} ({uuid}) was not written: its plan is older than {seconds:g} s, and "
@@ -678,7 +657,7 @@ class IntentExpired(ObjectError):
 
 
 class RemoteError(ObjectError):
-    """A request to the agent's main process, which has the database open, failed or was refused."""
+    """A request to the agent's main process failed."""
 
     template = (
         "a request to the agent's main process, which has the database open, failed: {reason}"
@@ -687,18 +666,17 @@ class RemoteError(ObjectError):
 
 
 class PlacementError(WharfingerError):
-    """Placement answered with an error, its answer was not understood, or there was no answer."""
+    """A request to Placement failed."""
 
     template = "Placement: {request}: {status}: {detail}"
-    #: The method and the path of the request, or its purpose.
+    #: The method and path, or the purpose.
     request: str
     #: The HTTP status (0: no answer).
     status: int = 0
-    #: Placement's error code, or an empty text.
+    #: Placement's error code, empty without one.
     code: str = ""
-    #: Placement's explanation.
     detail: str
-    #: The id of the request in Placement's log, or an empty text. It ends the message.
+    #: The request's id in Placement's log, empty without one.
     request_id: str
 
     def __init__(self, *, request_id: str = "", **facts: object) -> None:
@@ -713,10 +691,7 @@ class PlacementError(WharfingerError):
 
 
 class PlacementUnavailable(PlacementError):
-    """Placement or Keystone does not answer now, but may answer later.
-
-    ``status`` is that of their answer, such as 503, or 0 without an answer.
-    """
+    """Placement or Keystone does not answer now, but may answer later."""
 
     template = "Placement: {request}: {detail}"
 
@@ -745,7 +720,7 @@ class NotFound(PlacementError):
 
 
 class UnknownTrait(PlacementError):
-    """The Placement server does not know a standard trait, and clients cannot create it."""
+    """Placement does not know a standard trait."""
 
     template = (
         "Placement does not know the trait {trait}, and only CUSTOM_ traits can be created. "

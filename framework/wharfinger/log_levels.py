@@ -1,4 +1,4 @@
-"""Log levels for libraries that would repeat our own errors, or log whole requests."""
+"""Log levels for libraries that would repeat our errors or log whole requests."""
 
 from typing import Final
 

@@ -1,8 +1,4 @@
-"""Masks passwords and tokens in all text that leaves the program.
-
-It recognises them by their place in the text, such as after ``password=``, or because ``learn`` was
-called.
-"""
+"""Masks passwords and tokens in text that leaves the program."""
 
 import json
 import logging
@@ -32,8 +28,7 @@ _USERINFO: Final = re.compile(
     r"(?:[^\s/?#]{1,1000}|(?<=:)\S{1,1000})@"
 )
 _IN_URL: Final = re.compile(r"(https?)?://(.*)@", re.DOTALL | re.IGNORECASE)
-#: Rules: words, pattern and replacement. A rule is tried only on text with one of its words, since
-#: most text has none of them.
+#: Words, pattern and replacement. For speed, a pattern is tried only on text with one of the words.
 _PATTERNS: Final = (
     (("://",), _USERINFO, rf"://\g<1>{MASK}@"),
     # password=..., ?token=..., or with spaces around the =, as in a configuration file
@@ -71,7 +66,7 @@ _known_pattern: re.Pattern[str] | None = None
 
 
 def masked(text: str) -> str:
-    """Return the text with *** in place of each secret that this module recognises."""
+    """Return the text with *** in place of recognised secrets."""
     if _known_pattern is not None:
         text = _known_pattern.sub(MASK, text)
     lower = text.lower()
@@ -82,22 +77,19 @@ def masked(text: str) -> str:
 
 
 def learn(secret: str) -> None:
-    """Mask this value in all text from now on, also in its forms in URLs, JSON and Python.
-
-    Forms of fewer than six characters are not masked.
-    """
+    """Mask this value in all text from now on, if it has six characters or more."""
     _add(form for form in _forms(secret) if len(form) >= _SHORTEST)
 
 
 def learn_option(key: str, value: str) -> None:
-    """Call ``learn`` for the secret in the value of the option ``key``, if there is one."""
+    """Mask the secret in an option's value from now on, if there is one."""
     if _SECRET_OPTION.match(key):
         learn(value)
     learn_url(value)
 
 
 def learn_url(value: str) -> None:
-    """Call ``learn`` for the password or token in a URL; do nothing for other values."""
+    """Mask the password or token in a URL from now on, if there is one."""
     found = _IN_URL.search(value)
     if found is None:
         return
@@ -112,10 +104,7 @@ def learn_url(value: str) -> None:
 
 
 class MaskingFormatter(logging.Formatter):
-    """Formatter that masks secrets in the output of another formatter, including tracebacks.
-
-    ``is_json`` is whether the output of the other formatter is JSON.
-    """
+    """Formatter that masks secrets in the output of another formatter."""
 
     def __init__(self, formatter: logging.Formatter | None, *, is_json: bool = False) -> None:
         super().__init__()
@@ -127,15 +116,14 @@ class MaskingFormatter(logging.Formatter):
         text = self._formatter.format(record)
         if record.exc_text:  # handlers read this, too
             record.exc_text = masked(record.exc_text)
-        return _masked_record(text) if self._is_json else masked(text)
+        return _masked_json_without_arguments(text) if self._is_json else masked(text)
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
-        """Return a traceback without secrets; oslo.log's journal handler calls this method."""
+        """Return a traceback without secrets."""
         return masked(self._formatter.formatException(ei))
 
 
-def _masked_record(text: str) -> str:
-    """Return a log record in JSON without secrets and without its arguments."""
+def _masked_json_without_arguments(text: str) -> str:
     return json.dumps(_masked_value("", json.loads(text) | {"args": None}))
 
 
@@ -155,11 +143,10 @@ def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))
         if type(handler).handleError is logging.Handler.handleError:
-            handler.handleError = _print_log_error  # type: ignore[method-assign]
+            handler.handleError = _print_error_without_record  # type: ignore[method-assign]
 
 
-def _print_log_error(record: logging.LogRecord) -> None:
-    """Print why a record was not logged, without the record, which may contain a secret."""
+def _print_error_without_record(record: logging.LogRecord) -> None:
     text = f"line {record.lineno} of {record.pathname} was not logged:\n{traceback.format_exc()}"
     with suppress(AttributeError, OSError):  # there may be no standard error
         sys.stderr.write(masked(text))

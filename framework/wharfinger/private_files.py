@@ -24,9 +24,9 @@ def make_directory(path: Path) -> None:
 
 
 def make_file(path: Path) -> None:
-    """Create an empty file with mode 0600, or check an existing file and make it private.
+    """Create an empty private file, or make an existing file private.
 
-    Raises OSError. Raises StateError for a link, a special file, or a file of another user.
+    Raises OSError and StateError.
     """
     with _making:
         try:
@@ -41,10 +41,7 @@ def make_file(path: Path) -> None:
 
 
 def make_database(path: Path) -> None:
-    """Create or check the file of a SQLite database, and check the files of SQLite beside it.
-
-    Raises StateError, OSError.
-    """
+    """Create or check the private file of a SQLite database; raises StateError, OSError."""
     make_file(path)
     for suffix in _BESIDE:
         with contextlib.suppress(FileNotFoundError):
@@ -52,10 +49,9 @@ def make_database(path: Path) -> None:
 
 
 def open_file(path: Path) -> int:
-    """Open a file for reading and writing, and return its descriptor.
+    """Open a private file, created if missing; return the descriptor.
 
-    Creates a missing file with mode 0600, and makes an existing one private. Raises OSError. Raises
-    StateError for a link, a special file, or a file of another user.
+    Raises OSError and StateError.
     """
     make_file(path)
     descriptor = os.open(path, os.O_RDWR | _SAFE)

@@ -12,7 +12,7 @@ _CURRENT: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 
 
 def current() -> str | None:
-    """Return the request id of the cycle or command that this thread works for, or None."""
+    """Return the request id of this thread's cycle or command, None without one."""
     return _CURRENT.get()
 
 
@@ -23,7 +23,7 @@ def thread_pool(threads: int) -> ThreadPoolExecutor:
 
 @contextmanager
 def same_request() -> Iterator[None]:
-    """Use one request id in the block: the id of a surrounding block, or else a new id."""
+    """Use one request id in the block, that of a surrounding block if there is one."""
     if _CURRENT.get() is not None:
         yield
         return

@@ -25,10 +25,9 @@ _PRAGMAS: Final = (
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
-    """Return a lock for creating or upgrading the schema of a database.
+    """Return a lock for changes of a database's schema; raises StateError, OSError.
 
-    It excludes other threads, and other processes that use the same ``directory``. Raises
-    StateError, OSError.
+    Without a directory, the lock excludes only threads of this process.
     """
     if directory is not None:
         private_files.make_file(directory / _SCHEMA_LOCK)  # lockutils would follow a link
@@ -41,11 +40,7 @@ def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:
 
 
 def allow_concurrent_writers(engine: Engine) -> None:
-    """Let transactions of an engine wait for each other instead of failing.
-
-    ``BEGIN IMMEDIATE`` takes the write lock first, so that a second transaction waits. Call this
-    before the first write, since it closes open connections.
-    """
+    """Let transactions of an engine wait for each other; call this before the first write."""
     event.listen(engine, "connect", _set_pragmas)
     writing = threading.local()
 
@@ -60,6 +55,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
         # oslo.db sends "BEGIN" from a listener of its own, so only this place can change it.
         if statement == "BEGIN" and getattr(writing, "connection", None) is None:
             writing.connection = connection
+            # BEGIN IMMEDIATE takes the write lock first, so that a second transaction waits.
             statement = "BEGIN IMMEDIATE"
         return statement, parameters
 
@@ -74,7 +70,7 @@ def allow_concurrent_writers(engine: Engine) -> None:
 
 
 def reason(error: BaseException) -> BaseException:
-    """Return the innermost error that oslo.db and SQLAlchemy have wrapped, or ``error`` itself."""
+    """Return the innermost cause of an error of oslo.db or SQLAlchemy."""
     below = getattr(error, "inner_exception", None) or getattr(error, "orig", None)
     return reason(below) if isinstance(below, BaseException) else error
 

@@ -17,7 +17,7 @@ REGISTERED: Final[dict[str, "type[WharfingerObject]"]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A version of an object: a text about the change, and the fields that it added."""
+    """One version of an object: the change, and the added fields."""
 
     version: str
     brought: str
@@ -25,7 +25,7 @@ class Step:
 
 
 class IndirectionAPI(Protocol):
-    """Client that calls remotable methods in the process that has the database open."""
+    """Client that calls remotable methods in another process."""
 
     def object_action(
         self, context: Any, objinst: Any, objmethod: str, args: Any, kwargs: Any
@@ -73,18 +73,16 @@ class _Attribute:
 
 
 class WharfingerObject:
-    """Base class of versioned objects; reading an unset field raises FieldUnset.
-
-    ``HISTORY`` has the versions, oldest first. ``obj_relationships`` has, by field, pairs of a
-    version of this class and the version of the contained objects.
-    """
+    """Base class of versioned objects; reading an unset field raises FieldUnset."""
 
     OBJ_SERIAL_NAMESPACE: ClassVar[str] = "wharfinger_object"
     OBJ_PROJECT_NAMESPACE: ClassVar[str] = "wharfinger"
+    #: Oldest first.
     HISTORY: ClassVar[tuple[Step, ...]] = (Step("1.0", "first version"),)
     #: An object from another process keeps the version in which it arrived.
     VERSION: str = "1.0"
     fields: ClassVar[Mapping[str, Field[Any]]] = {}
+    #: By field: pairs of a version of this class, and the version of the contained objects.
     obj_relationships: ClassVar[Mapping[str, Sequence[tuple[str, str]]]] = {}
     #: The client of the process that has the database open; None if this process has it open.
     indirection_api: ClassVar[IndirectionAPI | None] = None
@@ -232,10 +230,7 @@ class WharfingerObject:
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive, by default in its own version.
-
-        Raises InvalidObject for a later ``target_version``.
-        """
+        """Return the object as a primitive; raises InvalidObject for a later version."""
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
         if convert(target) > convert(self.VERSION):
@@ -339,13 +334,11 @@ _One = TypeVar("_One", bound=WharfingerObject)
 
 
 class ObjectList(WharfingerObject, Sequence[_One]):
-    """A versioned object that is a list of other objects.
-
-    ``child_versions`` has the version of the objects for each version of the list.
-    """
+    """A versioned object that is a list of other objects."""
 
     objects: list[_One]
     fields = {"objects": ListOfObjectsField("WharfingerObject")}
+    #: The version of the listed objects, by version of the list.
     child_versions: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, context: Any = None, **values: Any) -> None:

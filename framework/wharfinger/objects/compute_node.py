@@ -151,7 +151,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
 
 def following(old_host: str, new_host: str, node_names: Collection[str]) -> Iterator[Following]:
-    """Yield the updates that give the instances and moves in progress of nodes a new host."""
+    """Yield the updates that give nodes' instances and moves in progress a new host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
     yield Following(
         Instance.TABLE, {"host": old_host, "node": node_names}, {"host": new_host, **saved}

@@ -39,10 +39,7 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """Schema version of a database, and its missing columns by table.
-
-    ``name`` is the path or URL, without password.
-    """
+    """Schema version of a database, and its missing columns by table."""
 
     name: str
     schema: Schema

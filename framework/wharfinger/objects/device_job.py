@@ -8,7 +8,7 @@ from wharfinger.objects import field_base, field_types
 from wharfinger.objects.base import register
 from wharfinger.objects.persistence import KeptList, KeptObject
 
-#: The holder of the reservation that a device has during a programming job.
+#: The holder of a device's reservation during a job.
 HOLDER: Final = "programming"
 #: States of a job in progress, or whose outcome is unknown.
 UNFINISHED: Final = ("reserving", "waiting", "programming", "unknown")

@@ -75,7 +75,7 @@ class Serializer:
 
 
 class RemoteObjects:
-    """Client that calls remotable methods in the process that has the database open.
+    """Client that calls remotable methods in another process.
 
     The methods raise the ObjectErrors and StateErrors of that process, and RemoteError.
     """
@@ -89,8 +89,7 @@ class RemoteObjects:
     ) -> tuple[dict[str, Any], Any]:
         """Call a method of an object remotely; return the changed values and the result."""
         if objmethod == "create":
-            # If the answer is lost, the caller repeats the call. A uuid that is set here prevents
-            # that the second call creates another object.
+            # If the answer is lost, the repeated call must not create a second object.
             for one in getattr(objinst, "objects", [objinst]):
                 one.identify()
         answer = self._ask(

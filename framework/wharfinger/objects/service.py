@@ -21,7 +21,6 @@ SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
 )
 #: The first version whose providers all have an owner trait.
 OWNER_TAG_VERSION: Final = 2
-#: The name of the program that publishes for driver instances.
 AGENT_BINARY: Final = "wharfinger"
 #: The service version of this release.
 SERVICE_VERSION: Final = max(SERVICE_VERSIONS)

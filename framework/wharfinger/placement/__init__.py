@@ -1,1 +1,1 @@
-"""Placement: a typed client, requests that write, a reader of trees, and the embedded service."""
+"""Client of the Placement API, and the embedded Placement service."""

@@ -14,11 +14,9 @@ class AllocationWrites:
         self._client = client
 
     def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
-        """Replace all allocations of one or more consumers in one request, all or nothing.
+        """Replace all allocations of consumers, all or nothing; raises ConcurrentUpdate.
 
-        ``allocations`` are by consumer uuid, in the form of ``PlacementClient.get_allocations``,
-        with a ``consumer_type``. The generation of a new consumer is None. Raises ConcurrentUpdate
-        if a generation is no longer current. Needs microversion 1.28.
+        ``allocations`` are by consumer uuid in the form of the API, and have a ``consumer_type``.
         """
         self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
         if self._client.microversion < Feature.CONSUMER_TYPES.value:
@@ -28,9 +26,8 @@ class AllocationWrites:
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
         """Delete all allocations of a consumer.
 
-        ``held`` is an earlier answer of ``PlacementClient.get_allocations``. Raises
-        ConcurrentUpdate if the allocations have been written since. Without ``held``, or before
-        microversion 1.28, nothing is checked.
+        ``held`` is an earlier answer of Placement. Raises ConcurrentUpdate if Placement notices a
+        later write.
         """
         client = self._client
         if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:

@@ -1,4 +1,4 @@
-"""A typed client of the Placement API: transport, choice of the microversion, and reads."""
+"""Client of the Placement API: transport, microversion and reads."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -31,14 +31,13 @@ Answer = TypeVar("Answer")
 class PlacementClient:
     """A client of one Placement service; safe for several threads.
 
-    Requests use the newest microversion that both the server and this client know. Methods raise
-    PlacementError; with the embedded Placement also StateError, if its database fails.
+    Methods raise PlacementError, and with the embedded Placement also StateError.
     """
 
     def __init__(self, adapter: Adapter, connections: int = 1) -> None:
-        #: How many requests may be sent at the same time.
+        #: The number of concurrent requests.
         self.connections: Final = connections
-        #: The number of requests that were sent, by method and HTTP status (0: no answer).
+        #: The number of requests, by method and HTTP status (0: no answer).
         self.counts: Final[Counter[tuple[str, int]]] = Counter()
         self._counting: Final = Lock()
         self._adapter: Final = adapter
@@ -46,13 +45,13 @@ class PlacementClient:
 
     @property
     def microversion(self) -> Microversion:
-        """The newest microversion that both the server and this client know."""
+        """The newest microversion that the server and this client know."""
         if self._microversion is None:
             self._microversion = self._negotiate()
         return self._microversion
 
     def require(self, feature: Feature, purpose: str) -> None:
-        """Raise MicroversionUnsupported, which names the purpose, if the server lacks a feature."""
+        """Raise MicroversionUnsupported if the server lacks the feature."""
         if self.microversion < feature.value:
             detail = f"needs microversion {feature.value}, the server has {self.microversion}."
             raise MicroversionUnsupported(request=purpose, detail=detail)
@@ -69,12 +68,9 @@ class PlacementClient:
         member_of: tuple[str, ...] = (),
         resources: Mapping[str, int] = MappingProxyType({}),
     ) -> list[model.ProviderSummary]:
-        """Return the providers that match all filters.
+        """Return the providers that match all filters; raises MicroversionUnsupported.
 
-        ``in_tree`` is the uuid of any provider of a tree. ``required`` and ``member_of`` are
-        conditions in the syntax of the API ("T1,!T2", "in:A1,A2"). ``resources`` are amounts, by
-        class, that have to be free. Raises MicroversionUnsupported if the server lacks a needed
-        feature.
+        ``required`` and ``member_of`` are conditions in the syntax of the API, such as "in:A1,A2".
         """
         one_each = {"in_tree": in_tree, "name": name, "uuid": uuid}
         filters = [(key, value) for key, value in one_each.items() if value is not None]
@@ -112,14 +108,11 @@ class PlacementClient:
         return self._get_member(provider_path(uuid, "allocations"), "allocations", dict[str, Any])
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """Return a consumer's allocations in the form of the API, without its consumer type."""
+        """Return a consumer's allocations in the form of the API, without consumer type."""
         return self._get(consumer_path(consumer_uuid), dict[str, Any], BEFORE_CONSUMER_TYPES)
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
-        """Return the allocation candidates for a query in the syntax of the API.
-
-        Needs microversion 1.29, and those of the query's features.
-        """
+        """Return the allocation candidates for a query; raises MicroversionUnsupported."""
         for feature in query_features.candidate_features(wanted):
             self.require(feature, f"allocation candidates for {query_features.encoded(wanted)}")
         if self.microversion < Feature.NAMED_GROUPS.value:
@@ -154,10 +147,7 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> Answer:
-        """Send a request, and return the answer, decoded as ``kind``.
-
-        The microversion is at most ``newest``. Errors name the ``subject``.
-        """
+        """Send a request with at most microversion ``newest``; return the decoded answer."""
         request, answer = self._request(method, path, body, newest, subject)
         try:
             return msgspec.json.decode(answer.content, type=kind)
@@ -173,10 +163,7 @@ class PlacementClient:
         newest: Microversion = HIGHEST,
         subject: str = "",
     ) -> None:
-        """Send a request as ``send`` does; return nothing.
-
-        Raises UnexpectedAnswer for a status below 400 other than 201 and 204.
-        """
+        """Send a request; raises UnexpectedAnswer for a success other than 201 and 204."""
         request, answer = self._request(method, path, body, newest, subject)
         if answer.status_code not in (HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             detail = f"expected status 201 or 204, not {answer.reason or 'this'}"
@@ -254,7 +241,7 @@ class PlacementClient:
 
 
 def provider_path(uuid: str, part: str = "") -> str:
-    """Return the URL path of a provider, or of a part of it such as "traits"."""
+    """Return the URL path of a provider, or of a part of the provider."""
     path = f"/resource_providers/{quote(uuid, safe='')}"
     return f"{path}/{part}" if part else path
 

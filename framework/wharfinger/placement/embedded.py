@@ -1,7 +1,4 @@
-"""The real Placement service inside this process, on SQLite.
-
-It is mounted as a transport below keystoneauth. So the answers are the same as over HTTP.
-"""
+"""The real Placement service inside this process, on SQLite."""
 
 import io
 import re
@@ -28,7 +25,7 @@ ENDPOINT: Final = "http://placement.embedded"
 #: Placement's noauth2 takes the token as the user, and the roles from this header.
 _ROLES: Final = {"X-Roles": "admin,member,reader,service"}
 _LOCK: Final = threading.Lock()
-#: The distributions that the extra "embedded" installs, by their modules.
+#: Distributions of the extra "embedded", by module.
 _EXTRA: Final = {"placement": "openstack-placement", "webob": "WebOb"}
 _INSTALL: Final = (
     "Run `pip install 'wharfinger[embedded]'`; or set embedded = false, and the options that lead "
@@ -49,14 +46,9 @@ def check_installed() -> None:
 
 
 class EmbeddedPlacement:
-    """Placement on a SQLite file, with its schema, standard traits and resource classes.
+    """Placement on a SQLite file, which several threads and processes may use.
 
-    ``adapter`` is for PlacementClient. ``application`` is Placement's WSGI application. ``engine``
-    reads and changes the database without the API. Safe for several threads, and for several
-    processes with the same file.
-
-    Raises ConfigurationError if Placement is not installed or already runs in this process, or if
-    the file cannot be used. Raises StateError if the file is a link or belongs to another user.
+    Each process can have only one. Raises ConfigurationError and StateError.
     """
 
     _started: Path | None = None
@@ -114,7 +106,7 @@ class EmbeddedPlacement:
         except StateError:
             raise
         except Exception as error:
-            # Placement's libraries raise many types, for example for a schema of a newer release.
+            # Placement's libraries raise many types of errors.
             remedy = "Check that the file can be written, or name another file."
             raise _cannot_start(f"{reason(error)}.", remedy, database) from error
 

@@ -1,4 +1,4 @@
-"""Turn answers of Placement and errors of keystoneauth into exceptions of this project."""
+"""Turn answers of Placement and errors of keystoneauth into PlacementErrors."""
 
 import re
 from http import HTTPStatus
@@ -31,15 +31,12 @@ _BY_STATUS: Final[dict[int, type[PlacementError]]] = {
 #: Statuses with which Keystone refuses credentials, or an expired token (404).
 _KEYSTONE_REFUSES: Final = {401, 403, 404}
 _REQUEST_ID: Final = re.compile(r"req-[0-9a-f-]{1,64}\Z")
-#: The number of characters that errors show of an explanation.
+#: Characters of an explanation.
 _LONGEST: Final = 1000
 
 
 def from_response(request: str, response: requests.Response) -> PlacementError:
-    """Return the exception for an answer with status 400 or above.
-
-    ``request`` is the method and path of the request ("PUT /traits/X").
-    """
+    """Return the exception for an answer with status 400 or above."""
     status, found = response.status_code, _first_error(response)
     # An answer of a proxy, or an empty one, has only the reason phrase as an explanation.
     error = found or model.Error(detail=response.reason or "no explanation was given")
@@ -61,7 +58,7 @@ def from_response(request: str, response: requests.Response) -> PlacementError:
 def unexpected(
     request: str, response: requests.Response, detail: str
 ) -> exceptions.UnexpectedAnswer:
-    """Return the exception for an answer that does not fit the description of the API."""
+    """Return the exception for an answer that does not follow the API."""
     return exceptions.UnexpectedAnswer(
         request=request,
         status=response.status_code,
@@ -83,7 +80,7 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
     if isinstance(cause, RequestTimedOut):
         error = cause  # keystoneauth reports it as an unexpected exception
-    # Placement may have received the request. Its log has our request id, too.
+    # Placement may have received the request, and logged it with our request id.
     return PlacementUnavailable(
         request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
     )

@@ -16,11 +16,7 @@ class Microversion(NamedTuple):
 
 
 class Feature(Enum):
-    """A feature that some supported servers lack, with the first microversion that has it.
-
-    The client refuses requests that need a missing feature, unless a comment names a fallback. The
-    source is the version history of the Placement API.
-    """
+    """A feature that some supported servers lack, with the first microversion that has it."""
 
     #: Without it, two writers of a consumer's allocations overwrite each other.
     CONSUMER_GENERATION = Microversion(1, 28)

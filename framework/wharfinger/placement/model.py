@@ -12,7 +12,7 @@ UNDECODABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class ProviderSummary(Struct, frozen=True):
-    """A provider in the answer to GET /resource_providers, without inventories and traits."""
+    """A provider in the answer to GET /resource_providers."""
 
     uuid: str
     name: str
@@ -40,7 +40,7 @@ class Traits(WithGeneration, frozen=True):
 
 
 class Aggregates(WithGeneration, frozen=True):
-    """Answer to GET /resource_providers/{uuid}/aggregates, from microversion 1.19."""
+    """Answer to GET /resource_providers/{uuid}/aggregates."""
 
     aggregates: frozenset[str]
 
@@ -83,7 +83,7 @@ class CandidateProvider(Struct, frozen=True):
 
 
 class AllocationCandidates(Struct, frozen=True):
-    """Answer to GET /allocation_candidates, from microversion 1.29."""
+    """Answer to GET /allocation_candidates."""
 
     allocation_requests: list[AllocationRequest]
     #: By provider uuid.
@@ -105,5 +105,5 @@ class Error(Struct, frozen=True):
 
 @cache
 def answer_with(member: str, kind: Any) -> type[Any]:
-    """Return the type of an answer from which only ``member``, of type ``kind``, is read."""
+    """Return the type of an answer of which only one member is read."""
     return defstruct("Answer", [(member, kind)], frozen=True)

@@ -12,12 +12,12 @@ _PREFIXES: Final = ("OWNER_", "CUSTOM_OWNER_")
 
 
 def find(client: PlacementClient) -> frozenset[str]:
-    """Return all owner traits that Placement knows, even if no provider has them."""
+    """Return all owner traits that Placement knows."""
     return ownership.owners(trait for prefix in _PREFIXES for trait in client.find_traits(prefix))
 
 
 def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
-    """Return the owner traits of each provider that has any, by provider uuid."""
+    """Return the owner traits of each provider that has any, by uuid."""
     owners: dict[str, tuple[str, ...]] = {}
     for trait in sorted(find(client)):
         for provider in client.list_providers(required=(trait,)):
@@ -26,7 +26,7 @@ def by_provider(client: PlacementClient) -> dict[str, tuple[str, ...]]:
 
 
 class OwnerTraits:
-    """Cache of all owner traits for ``cache_time`` seconds; safe for several threads."""
+    """Cache of all owner traits; safe for several threads."""
 
     def __init__(self, client: PlacementClient, cache_time: float) -> None:
         self._client: Final = client
@@ -42,7 +42,7 @@ class OwnerTraits:
             return known
 
     def learn(self, seen: frozenset[str]) -> None:
-        """Add owner traits that a caller has seen in Placement, unless the cache is empty."""
+        """Add owner traits that exist in Placement, unless the cache is empty."""
         with self._lock:
             known = self._cache.get(None)
             if known is not None and not seen <= known:

@@ -31,8 +31,7 @@ _UNKNOWN: Final = (
 class ProviderWrites:
     """Writes providers, traits and resource classes; safe for several threads.
 
-    Methods raise PlacementError. If a ``generation`` is no longer current, they raise
-    ConcurrentUpdate and write nothing.
+    Methods raise PlacementError, and ConcurrentUpdate for an outdated ``generation``.
     """
 
     def __init__(self, client: PlacementClient) -> None:
@@ -51,12 +50,12 @@ class ProviderWrites:
         )
 
     def update_provider(self, uuid: str, name: str, parent_uuid: str | None) -> None:
-        """Set the name and the parent of a provider. A new parent needs microversion 1.37."""
+        """Set the name and the parent of a provider."""
         body = {"name": name, "parent_provider_uuid": parent_uuid}
         self._client.send("PUT", provider_path(uuid), body, model.ProviderSummary)
 
     def delete_provider(self, uuid: str) -> None:
-        """Delete a provider; raise ProviderInUse if it has allocations or children."""
+        """Delete a provider; raises ProviderInUse."""
         self._client.command("DELETE", provider_path(uuid))
 
     # Parts of a provider.
@@ -83,9 +82,8 @@ class ProviderWrites:
     ) -> None:
         """Replace inventories and allocations in one request, all or nothing.
 
-        ``inventories`` are by provider uuid, each with the provider's generation. ``allocations``
-        have the form of ``PlacementClient.get_allocations``. Errors name the ``subject``. Needs
-        microversion 1.30 and the service role.
+        ``inventories`` are by provider uuid, with the provider's generation. ``allocations`` are by
+        consumer uuid in the form of the API.
         """
         is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
             "consumer_type" in written for written in allocations.values()
@@ -106,11 +104,9 @@ class ProviderWrites:
     def ensure_names(
         self, traits: Iterable[str], classes: Iterable[str]
     ) -> dict[str, PlacementError]:
-        """Create missing custom traits and classes; return, by name, errors of names still missing.
+        """Create missing custom traits and classes; return the errors of names still missing.
 
-        Missing standard traits are among these names.
-
-        Raises PlacementError if Placement is unavailable or refuses permission.
+        Raises PlacementError.
         """
         new_traits = set(traits) - self._traits
         new_classes = set(filter(os_resource_classes.is_custom, classes)) - self._classes
@@ -135,7 +131,7 @@ class ProviderWrites:
         return errors
 
     def forget_names(self) -> None:
-        """Forget which names exist, since another program may have deleted one."""
+        """Forget which traits and resource classes exist."""
         self._traits.clear()
         self._classes.clear()
 

@@ -1,7 +1,4 @@
-"""Queries for providers and allocation candidates, and the API features that they need.
-
-A query is a sequence of keys and values, in the syntax of the Placement API.
-"""
+"""Queries for providers and allocation candidates, and the API features that they need."""
 
 import re
 from collections import Counter
@@ -22,7 +19,7 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]*\Z")
 
 
 def encoded(query: Query) -> str:
-    """Return the query part of a URL; ``:``, ``,`` and ``!`` stay readable."""
+    """Return a query as part of a URL."""
     return urlencode(query, safe=":,!")
 
 

@@ -1,4 +1,4 @@
-"""Check the configuration of Placement, and make the keystoneauth adapter for it."""
+"""Configuration check and keystoneauth adapter for Placement."""
 
 from keystoneauth1.adapter import Adapter
 from oslo_config import cfg
@@ -20,7 +20,7 @@ def check(conf: cfg.ConfigOpts) -> None:
 def make_adapter(conf: cfg.ConfigOpts) -> Adapter:
     """Return the adapter for the configured Placement; start Placement if it is embedded.
 
-    Raises ConfigurationError, and StateError for the file of the embedded Placement.
+    Raises ConfigurationError and StateError.
     """
     section = PlacementSection.read(conf)
     if section.embedded:

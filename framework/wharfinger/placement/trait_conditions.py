@@ -20,13 +20,9 @@ Traits = frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraitConditions:
-    """Conditions on the traits of a provider.
+    """Conditions on the traits of a provider; raises InvalidRequest.
 
-    A provider meets them if it has all traits of ``required``, at least one trait of each set in
-    ``any_of``, and no trait of ``forbidden``.
-
-    Raises InvalidRequest for an empty set, for texts that cannot be traits, and for conditions that
-    no provider can meet.
+    ``any_of`` has sets of traits: a provider needs at least one trait of each set.
     """
 
     required: Traits = frozenset()
@@ -58,7 +54,7 @@ class TraitConditions:
     def parse(cls, values: Iterable[str], key: str = "required") -> Self:
         """Return the conditions in texts with the syntax of the API: "T1,!T2", "in:T1,T2".
 
-        ``key`` is the query parameter, for errors. Raises InvalidRequest.
+        Raises InvalidRequest.
         """
         values = list(values)
         required: set[str] = set()
@@ -99,14 +95,13 @@ class TraitConditions:
         return self.required.union(*self.any_of)
 
     def values(self) -> tuple[str, ...]:
-        """Return the values of the ``required`` parameters of a query, in the syntax of the API."""
+        """Return the values of the ``required`` parameters of a query."""
         forbidden = (f"{_FORBIDDEN}{trait}" for trait in sorted(self.forbidden))
         plain = ",".join([*sorted(self.required), *forbidden])
         choices = (ANY_OF + ",".join(sorted(one)) for one in sorted(self.any_of, key=sorted))
         return (plain, *choices) if plain else (*choices,)
 
 
-#: Conditions that every provider meets.
 NO_CONDITIONS: Final = TraitConditions()
 
 

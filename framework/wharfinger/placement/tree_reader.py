@@ -1,7 +1,4 @@
-"""Reads the trees of a driver instance in Placement, in as few requests as possible.
-
-Traits, aggregates and inventories are read only of providers that are new or have changed.
-"""
+"""Reads the trees of a driver instance in Placement, with few requests."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
@@ -32,15 +29,14 @@ class Reading:
 
     #: The providers in the trees of the driver instance, by uuid.
     live: Mapping[str, Provider]
-    #: Providers outside of these trees that have the trait of the driver instance, and no
-    #: record.
+    #: Providers outside of these trees that have the trait of the driver instance.
     strays: tuple[ProviderSummary, ...]
     #: Errors of trees with a provider that cannot be read, by root uuid.
     unreadable: Mapping[str, PlacementError]
 
 
 class PlacementReader:
-    """Reads the trees of one driver instance, which ``instance`` names."""
+    """Reads the trees of one driver instance."""
 
     def __init__(self, client: PlacementClient, instance: str) -> None:
         self._client: Final = client
@@ -55,9 +51,7 @@ class PlacementReader:
     ) -> Reading:
         """Read the providers in the trees of the driver instance; raises PlacementError.
 
-        ``roots`` has the expected uuid of each root by name. ``records`` are by provider uuid. In
-        trees of ``unchanged_roots`` (uuids), providers that are not ours may be taken from their
-        records. Providers in ``named`` (uuids) are looked up even if they lack our instance trait.
+        ``roots`` has uuids by name, and ``records`` are by provider uuid.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
@@ -65,7 +59,7 @@ class PlacementReader:
         found |= self._with_uuids(ours - found.keys())
         found = {**_remembered(records, unchanged_roots), **found}
         own = {uuid for uuid, record in records.items() if record.is_own}
-        self._look_up_roots(roots, found, own)
+        self._add_missing_trees(roots, found, own)
         unmarked = self._with_uuids({*named} - found.keys())
         found |= unmarked
         trees = {
@@ -93,10 +87,7 @@ class PlacementReader:
         return Reading(live, tuple(strays) if len(roots) > 1 else (), unreadable)
 
     def by_name(self, names: Collection[str]) -> dict[str, Provider]:
-        """Return the providers that exist with these names, by name.
-
-        They have traits, but no generation, inventories and aggregates.
-        """
+        """Return the providers with these names, by name; only their traits are read."""
         found = self._look_up(names, lambda name: self._client.list_providers(name=name))
         return {
             one.name: replace(
@@ -107,7 +98,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """Return the uuids of the parents of those providers in a tree that are not in ``live``."""
+        """List a tree; return the parents of the providers that are not in ``live``."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)
@@ -130,15 +121,10 @@ class PlacementReader:
                 return {}
             raise
 
-    def _look_up_roots(
+    def _add_missing_trees(
         self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
     ) -> None:
-        """Add to ``found`` the trees of ``roots`` that it lacks, by uuid, else by name.
-
-        A root of another program (not in ``own``) is also looked up if ``found`` has it with a new
-        name: its program may have created another one with the old name. Many roots are found in a
-        list of all providers.
-        """
+        # If another program has renamed its root, there may be a new root with the old name.
         listed = {provider.name for provider in found.values()}
         missing = {
             name: uuid
