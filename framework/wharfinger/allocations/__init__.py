@@ -1,8 +1,6 @@
-"""Allocations of instances: claims, moves and releases.
+"""Claim, move and release the allocations of instances.
 
-The rows of instances and migrations store the state of each operation: if a process dies between
-two steps, the next process finishes or undoes the operation. This package does not publish
-providers, or start and stop instances.
+If a process dies, another process can finish or undo its operation.
 """
 
 from wharfinger.allocations.candidate_attempts import FlavorSearch

@@ -20,7 +20,7 @@ Allocations = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A consumer and its allocations, as read from Placement."""
+    """A consumer with its allocations."""
 
     uuid: str
     allocations: Allocations = field(default_factory=dict)
@@ -38,20 +38,20 @@ class Consumers(AllocationWrites):
 
     def __init__(self, client: PlacementClient) -> None:
         super().__init__(client)
+        # Placement (16, as observed) keeps a new consumer, with generation 0, if it refuses its
+        # allocations with status 400.
         self._left: Final[set[str]] = set()
 
     def get(self, uuid: str) -> Consumer:
-        """Read a consumer and its allocations; an unknown consumer has none."""
+        """Read a consumer; an unknown one has no allocations."""
         answer = self._client.send("GET", consumer_path(uuid), None, _Answer)
         allocations = {provider: part.resources for provider, part in answer.allocations.items()}
         return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
 
     def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
-        """Replace all allocations of the consumers in ``changes``, in one request.
+        """Replace all allocations of one or more consumers, in one request.
 
-        These are the instance, its migrations or both, as read, with their new allocations. Raises
-        ConcurrentUpdate if a consumer has changed since, and Conflict if a provider lacks free
-        units.
+        Raises ConcurrentUpdate and Conflict.
         """
         new = {consumer.uuid for consumer, _wanted in changes if consumer.generation is None}
         body = self.body(instance, *changes)
@@ -66,7 +66,7 @@ class Consumers(AllocationWrites):
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]
     ) -> dict[str, dict[str, Any]]:
-        """Return the body of the POST /allocations that ``set`` sends with the same arguments."""
+        """Return the body that ``set`` sends in POST /allocations."""
         return {
             consumer.uuid: {
                 "allocations": {
@@ -84,34 +84,28 @@ class Consumers(AllocationWrites):
         }
 
     def note_left(self, uuid: str) -> None:
-        """Note that Placement has a consumer without allocations, which has generation 0.
-
-        Placement (16, as observed) keeps a new consumer when it answers 400 to its allocations.
-        """
+        """Note that Placement has a consumer without allocations."""
         self._left.add(uuid)
 
 
 def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
-    """Return allocations as plain dicts, for the row of an instance."""
+    """Return allocations as plain dicts."""
     return {provider: dict(amounts) for provider, amounts in allocations.items()}
 
 
 def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Return the sum of the amounts of several providers, by resource class."""
+    """Return the total amounts, by resource class."""
     return sum(map(Counter, allocations), Counter())
 
 
 def was_refused(error: PlacementError) -> bool:
-    """Return whether Placement has refused the content of a request: 400, or 409.
-
-    ConcurrentUpdate does not count: a new read helps after it.
-    """
+    """Return whether Placement has refused the content of a request."""
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:
-    """Return whether Placement may have written allocations, or still may, despite an error."""
+    """Return whether Placement may have written allocations despite an error."""
     return (
         isinstance(error, PlacementError)
         and error.request.partition(" (")[0] in {"POST /allocations", "POST /reshaper"}

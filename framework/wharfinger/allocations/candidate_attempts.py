@@ -1,4 +1,4 @@
-"""Claim the resources of a flavor: try a limited number of candidates on suitable nodes."""
+"""Find and claim an allocation candidate for a flavor."""
 
 import random
 import shlex
@@ -36,7 +36,7 @@ from wharfinger.tracker.overlaid_nodes import overlaid_nodes
 
 LOG: Final = logging.getLogger(__name__)
 SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
-#: Limit of candidates in one search. Other claims may take some of the candidates meanwhile.
+#: Limit of candidates in one search.
 _CHOICE: Final = 50
 #: How many candidates of one search are tried, and how many searches one claim makes.
 _TRIED: Final = 10
@@ -53,7 +53,7 @@ Choice = tuple[Allocations, ComputeNode]
 
 
 def anywhere(_node: ComputeNode) -> bool:
-    """Return True, since every node suits."""
+    """Accept every node."""
     return True
 
 
@@ -63,10 +63,7 @@ def place_of(node: ComputeNode) -> tuple[str, str]:
 
 
 def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
-    """Return the nodes with these root uuids, also those whose root another program publishes.
-
-    Raises ObjectError and StateError.
-    """
+    """Return the nodes with these root uuids. Raises ObjectError and StateError."""
     wanted = sorted(roots)
     rows = ComputeNodeList.get_by_filters(context, uuid=wanted) if wanted else ()
     found = [one for one in rows if "host" in one and "hypervisor_hostname" in one]
@@ -75,20 +72,20 @@ def nodes_of(context: Context, roots: Iterable[str]) -> list[ComputeNode]:
 
 
 class Places(RequestFilter):
-    """Request filter for candidates on suitable nodes of our driver instances.
+    """Request filter that accepts candidates on suitable nodes.
 
-    Use it for one search only, since it caches the nodes. ``elsewhere`` has the places of the
-    candidates that it refused.
+    Use it for one search only, since it caches the nodes.
     """
 
     def __init__(self, context: Context, suits: Suits) -> None:
         self._context: Final = context
         self._suits: Final = suits
         self._nodes: Final[dict[str, ComputeNode | None]] = {}
+        #: The places of refused candidates.
         self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
-        """Return the node of a candidate; None if the candidate is not on exactly one node."""
+        """Return the node of a candidate; None if there is not exactly one."""
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
@@ -99,10 +96,7 @@ class Places(RequestFilter):
         return nodes[0] if len(nodes) == 1 else None
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return the place of a candidate as text if it is on no suitable node, else None.
-
-        The place is added to ``elsewhere``.
-        """
+        """Return where an unsuitable candidate is, as text; None if it suits."""
         node = self.node(candidate)
         if node is not None and self._suits(node):
             return None
@@ -116,14 +110,13 @@ class Places(RequestFilter):
 
 
 def _roots(candidate: Candidate) -> set[str]:
-    """Return the root uuids of a candidate; sharing providers count only if it has no others."""
     providers = [candidate.providers[uuid] for uuid in candidate.allocations]
     own = [one for one in providers if SHARES not in one.traits]
     return {one.root_provider_uuid for one in own or providers}
 
 
 class FlavorSearch:
-    """Finds and claims candidates for flavors, with the configured request filters."""
+    """Finds and claims candidates for flavors."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         """Load the request filters; raises ConfigurationError."""
@@ -133,10 +126,9 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations have in total exactly the amounts that a flavor requests.
+        """Return whether allocations match a flavor in amounts and owners.
 
-        Allocations from a provider of another owner do not fit. Raises DeviceProfileError,
-        InvalidRequest and PlacementError.
+        Raises DeviceProfileError, InvalidRequest and PlacementError.
         """
         groups = self._request(flavor).groups
         if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
@@ -151,14 +143,11 @@ class FlavorSearch:
     def take(
         self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:
-        """Claim a free candidate for a flavor; return its allocations and its node.
+        """Allocate a free candidate with ``claim``; return its allocations and its node.
 
-        ``claim`` allocates a candidate. If it is no longer free, others are tried, up to a limit.
-        ``consumer`` is the consumer of the instance, as read.
-
-        Raises NoCandidates if no candidate can be claimed. Raises ConcurrentUpdate if the
-        ``consumer`` has changed since it was read. Raises AllocationRefused if the flavor is
-        disabled. Also raises InvalidRequest, DeviceProfileError and RequestFilterError.
+        Raises NoCandidates if no candidate can be claimed, and ConcurrentUpdate if ``consumer`` has
+        changed. Also raises AllocationRefused, InvalidRequest, DeviceProfileError and
+        RequestFilterError.
         """
         if flavor.disabled:
             raise AllocationRefused(
@@ -193,7 +182,6 @@ class FlavorSearch:
         raise _none(consumer, flavor, "", gone)
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
-        """Return free allocations with their nodes, and the reason to give if there are none."""
         client = self.surroundings.placement
         places = Places(self.surroundings.objects, suits)
         request = self._request(flavor)

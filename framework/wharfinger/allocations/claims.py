@@ -63,8 +63,7 @@ from wharfinger.tracker.overlaid_nodes import nodes_named
 LOG: Final = logging.getLogger(__name__)
 #: How often a claim reports within the down time, at least.
 _BEATS: Final = 3
-#: If the instance of a move no longer exists, the migration goes through these statuses, by its
-#: present status. A migration with another status becomes failed.
+#: The statuses through which a migration ends without its instance, by its present status.
 _WITHOUT_INSTANCE: Final = {
     "finished": ("confirming", "confirmed"),
     "confirming": ("confirmed",),
@@ -78,7 +77,7 @@ class _Attempt:
     instance: Instance
     #: The consumer of the instance, as last read.
     held: Consumer
-    #: Whether a write was sent: then the instance may have allocations even after an error.
+    #: Whether a write was sent, so that the instance may have allocations.
     has_asked: bool = False
 
 
@@ -92,14 +91,14 @@ class Claimed:
 
 
 class AllocationClaims:
-    """Claims, releases and repairs the allocations of instances; safe for several threads.
+    """Claims, releases and repairs the allocations of instances.
 
-    Methods raise PlacementError, ObjectError and StateError. To complete an operation after such an
-    error, call the method again.
+    Several threads can share an object. Methods raise PlacementError, ObjectError and StateError.
+    To complete an operation after an error, repeat the call.
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
-        """A process that has not saved its claim of an instance for ``down_time`` counts as dead.
+        """A process that has not saved its claim for ``down_time`` counts as dead.
 
         Then another process may claim, repair or release the instance.
         """
@@ -122,13 +121,10 @@ class AllocationClaims:
     ) -> Claimed:
         """Allocate the resources of a flavor to an instance, on a node that ``suits``.
 
-        Return the instance with its allocations. Create the instance if no instance has the
-        ``uuid``. If the instance is already claimed, change nothing. If its claim was interrupted,
-        complete the claim.
+        If the instance does not exist, it is created. A claimed instance keeps its allocations.
 
-        Raises NoCandidates, InvalidRequest, DeviceProfileError and RequestFilterError, after which
-        a new instance does not exist. Raises AllocationRefused, for example if the instance has
-        another flavor, project or user, or is being released.
+        Raises NoCandidates, AllocationRefused, InvalidRequest, DeviceProfileError and
+        RequestFilterError.
         """
         # Read the consumer before the row: an instance has a row before it has allocations.
         held = (
@@ -174,8 +170,8 @@ class AllocationClaims:
     def release(self, uuid: str) -> tuple[Reservation, ...]:
         """Delete an instance, its allocations, and the allocations of its moves.
 
-        Return the reservations of the providers that are cleaned afterwards. Raises ObjectNotFound,
-        and AllocationRefused while the instance is being claimed.
+        Return the reservations of providers to be cleaned. Raises ObjectNotFound and
+        AllocationRefused.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
@@ -190,7 +186,7 @@ class AllocationClaims:
             self._client,
             self.reservations,
             uuid,
-            lost=lost,
+            also_cleaned=lost,
             check=lambda: self._check_same(instance),
         )
         places = {(instance.host, instance.node)}
@@ -208,10 +204,9 @@ class AllocationClaims:
 
     @with_retries
     def repair(self, uuid: str) -> Claimed:
-        """Restore the allocation of an instance after another program has deleted the allocation.
+        """Restore the lost allocation of an instance.
 
-        The reservations for the lost allocation end. Raises ObjectNotFound. Raises
-        AllocationRefused if the allocation cannot be restored: then the instance is unchanged.
+        Raises ObjectNotFound and AllocationRefused.
         """
         uuid = names.check_uuid(uuid, "instance")
         held = self._consumers.get(uuid)
@@ -233,8 +228,8 @@ class AllocationClaims:
     def release_lost(self, uuid: str) -> tuple[Reservation, ...]:
         """Release an instance whose allocation another program has deleted.
 
-        Return the reservations of the providers that are cleaned afterwards. Raises the errors of
-        ``release``, and AllocationRefused if the instance still has its allocation.
+        Return the reservations of providers to be cleaned. Raises ObjectNotFound and
+        AllocationRefused.
         """
         uuid = names.check_uuid(uuid, "instance")
         instance = Instance.get_by_uuid(self._context, uuid)
@@ -263,7 +258,6 @@ class AllocationClaims:
         return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
-        """Restore the allocations ``wanted`` of an instance, and return its consumer."""
         uuid = instance.uuid
         lost = {one.provider_uuid: one for one in self.reservations.lost(uuid)}
         try:
@@ -331,9 +325,7 @@ class AllocationClaims:
         if found.known("task_state") != "releasing" or found.revision != instance.revision:
             raise ClaimedAnew(instance=instance.uuid)
 
-    def _release_late(self, uuid: str) -> None:
-        """Release allocations that Placement may have written after the release of an instance."""
-
+    def _release_late_allocations(self, uuid: str) -> None:
         def check() -> None:
             with suppress(ObjectNotFound):
                 if Instance.get_by_uuid(self._context, uuid).known("task_state") != "releasing":
@@ -343,9 +335,9 @@ class AllocationClaims:
 
     @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
-        """End a move whose instance is gone or is being released, and delete its allocations.
+        """End a move for the release of its instance, and delete the move's allocations.
 
-        Return the reservations of the providers that are cleaned.
+        Return the reservations of providers to be cleaned.
         """
         held = release_allocations(self._client, self.reservations, migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
@@ -356,7 +348,7 @@ class AllocationClaims:
         return held
 
     def where(self, allocations: Allocations) -> ComputeNode | None:
-        """Return the node of allocations; None unless they are on one node of a driver instance."""
+        """Return the node of allocations; None if there is not exactly one."""
         # As in a search, sharing providers count only if there are no others.
         roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
         nodes = nodes_of(self._context, roots)
@@ -391,7 +383,7 @@ class AllocationClaims:
             )
 
     def _add(self, wanted: Instance) -> bool:
-        """Store an instance; return False if the same instance is stored already."""
+        """Return False if the same instance is stored already."""
         try:
             wanted.create()
         except ObjectExists:
@@ -430,7 +422,7 @@ class AllocationClaims:
             refuse_released(instance)
         except (AllocationRefused, ObjectNotFound):
             if attempt.has_asked:
-                self._release_late(uuid)
+                self._release_late_allocations(uuid)
             raise
         if instance.node is not None:
             self._check_suits(instance, suits)
@@ -476,7 +468,6 @@ class AllocationClaims:
             )
 
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
-        """Allocate for an instance unless it has allocations; save their node in the instance."""
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
             allocations, node = held.allocations, self.where(held.allocations)
@@ -497,15 +488,15 @@ class AllocationClaims:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
         except ObjectNotFound as error:
             if _is_of_instance(error):
-                self._release_late(instance.uuid)
+                self._release_late_allocations(instance.uuid)
             else:  # the node no longer exists
                 release_allocations(self._client, self.reservations, instance.uuid)
             raise
         return Claimed(instance, allocations)
 
     def _allocate(self, attempt: _Attempt, allocations: Allocations) -> None:
-        """Allocate a candidate; save the instance from time to time, which shows the progress."""
         instance = attempt.instance
+        # Show other processes that this claim is in progress.
         if not is_recent(instance, self._down_time / _BEATS):
             instance.updated_at = now()
             instance.save()
@@ -513,7 +504,6 @@ class AllocationClaims:
         self._consumers.set(instance, (attempt.held, allocations))
 
     def _delete_new(self, attempt: _Attempt, error: WharfingerError) -> None:
-        """Delete a new instance after an error; if it may have allocations, only log a warning."""
         uuid = attempt.instance.uuid
         try:
             if not is_unsure(error):

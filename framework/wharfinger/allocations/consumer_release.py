@@ -16,24 +16,19 @@ def release_allocations(
     reservations: Reservations,
     consumer_uuid: str,
     *,
-    kept: Container[str] = (),
-    lost: Iterable[str] = (),
+    not_cleaned: Container[str] = (),
+    also_cleaned: Iterable[str] = (),
     check: Callable[[], object] = lambda: None,
 ) -> tuple[Reservation, ...]:
-    """Delete the allocations of a consumer; first reserve the providers that are then cleaned.
+    """Reserve the providers to be cleaned, and delete the allocations of a consumer.
 
-    Return the new reservations. Providers in ``kept`` (uuids) are not cleaned. Providers in
-    ``lost`` are cleaned although the consumer no longer has allocations from them. ``check`` may
-    raise an error to end the release before anything is written.
-
-    Raises PlacementError, ObjectError and StateError. To complete a failed release, call this
-    again.
+    Return the reservations. Raises PlacementError, ObjectError and StateError.
     """
     held = client.get_allocations(consumer_uuid)
     check()
     allocations = held["allocations"]
     reservations.before_release(
-        consumer_uuid, [uuid for uuid in {*allocations, *lost} if uuid not in kept]
+        consumer_uuid, [uuid for uuid in {*allocations, *also_cleaned} if uuid not in not_cleaned]
     )
     if allocations:
         with suppress(NotFound):  # another process has deleted them

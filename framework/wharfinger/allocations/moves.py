@@ -1,7 +1,6 @@
-"""Moves of instances to another flavor or node, or to resources of another owner.
+"""Move instances to another flavor or node.
 
-During a move, the resources at both ends are allocated. The consumer with the migration's uuid has
-the former allocations, and the instance has the new ones.
+During a move, the migration has the former allocations, and the instance has the new ones.
 """
 
 from collections.abc import Iterable
@@ -61,23 +60,22 @@ _BEFORE_IT_WRITES: Final = (
 )
 #: The types of moves that this module starts.
 _KINDS: Final = ("resize", "migration")
-#: Statuses in which a process is working on such a move. They last for a short time.
+#: Statuses in which a process is working on a move.
 _TRANSIENT: Final = ("accepted", "pre-migrating", "confirming", "reverting")
-#: Statuses after the start of a move: it waits for a confirm or revert, or one is in progress.
+#: Statuses after the start of a move.
 _STARTED: Final = ("finished", "confirming", "reverting")
 #: Statuses in which the instance stays at the destination.
 _CONFIRMED: Final = ("confirming", "confirmed", "completed", "done")
 
-#: A move that has ended, and the reservations of the providers that are cleaned after it.
+#: A move that has ended, and the reservations of providers to be cleaned.
 Ended = tuple[Migration, tuple[Reservation, ...]]
 
 
 class Moves:
-    """Starts, confirms and reverts moves of instances; safe for several threads.
+    """Starts, confirms and reverts moves of instances.
 
-    Methods raise PlacementError, ObjectError and StateError. After such an error, call ``confirm``
-    or ``revert`` again. ``start`` undoes itself and can be called again. If undoing fails, too, the
-    move has to be recovered first (``recover``).
+    Several threads can share an object. Methods raise PlacementError, ObjectError and StateError.
+    After an error, a repeated ``confirm`` or ``revert`` completes the work.
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
@@ -93,13 +91,10 @@ class Moves:
     def start(
         self, instance_uuid: str, flavor: Flavor | None = None, *, suits: Suits = anywhere
     ) -> Migration:
-        """Start a move: allocate the new resources of an instance, beside its present ones.
+        """Start a resize to a flavor, or without one a migration to another node.
 
-        With a ``flavor``, resize to any node that ``suits``, possibly the same node. Without one,
-        migrate to another such node. Return the migration, which waits for a confirm or revert.
-
-        Raises NoCandidates, InvalidRequest, DeviceProfileError, RequestFilterError and
-        AllocationRefused; then the instance is unchanged.
+        Return the migration, which waits for a confirm or revert. Raises NoCandidates,
+        InvalidRequest, DeviceProfileError, RequestFilterError and AllocationRefused.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance
@@ -132,17 +127,16 @@ class Moves:
     def confirm(self, instance_uuid: str) -> Ended:
         """Keep an instance at the destination of its move, and release the former allocations.
 
-        Return the migration, and the reservations of the providers that are cleaned afterwards. If
-        the move is already confirmed, change nothing. Raises AllocationRefused and ObjectNotFound.
+        Return the migration, and the reservations of providers to be cleaned. Raises
+        AllocationRefused and ObjectNotFound.
         """
         return self._confirm(self._move_of(instance_uuid, "confirmed").uuid)
 
     def revert(self, instance_uuid: str) -> Ended:
         """Restore the former allocations of an instance, and release the new ones.
 
-        This also undoes a start whose process has died. If the move is already reverted or failed,
-        change nothing. Return the migration, and the reservations of the providers that are cleaned
-        afterwards. Raises AllocationRefused and ObjectNotFound.
+        Return the migration, and the reservations of providers to be cleaned. Raises
+        AllocationRefused and ObjectNotFound.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
         if self._is_starting(migration):
@@ -150,7 +144,7 @@ class Moves:
         return self._revert(migration.uuid)
 
     def interrupted(self) -> list[Migration]:
-        """Return the moves to ``recover``: their process has died, or their instance is gone."""
+        """Return the moves that ``recover`` has to end."""
         moves = list(MigrationList.get_by_filters(self._context, status=IN_PROGRESS))
         wanted = sorted({one.instance_uuid for one in moves})
         found = InstanceList.get_by_filters(self._context, uuid=wanted) if wanted else ()
@@ -167,11 +161,7 @@ class Moves:
         ]
 
     def recover(self, migration: Migration) -> Ended:
-        """End a move whose process has died: confirm it if a confirm was started, else revert it.
-
-        If the instance is gone or is being released, only release the allocations of the move.
-        Return the migration, and the reservations of the providers that are cleaned afterwards.
-        """
+        """End an interrupted move: confirm or revert it, or only release its allocations."""
         try:
             instance = Instance.get_by_uuid(self._context, migration.instance_uuid)
         except ObjectNotFound:
@@ -216,7 +206,6 @@ class Moves:
     def _allocate(
         self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
     ) -> None:
-        """Give the instance's allocations to the migration, and the candidate to the instance."""
         try:
             new_consumer = Consumer(migration.uuid)
             self._consumers.set(instance, (new_consumer, held.allocations), (held, wanted))
@@ -253,11 +242,6 @@ class Moves:
     # Ends.
 
     def _move_of(self, instance_uuid: str, *ended: str) -> Migration:
-        """Return the move in progress of an instance, or else its last move.
-
-        Failed moves count only if "failed" is in ``ended``. Raise AllocationRefused if the status
-        of the last move is not in ``ended``.
-        """
         instance_uuid = Instance.get_by_uuid(self._context, instance_uuid).uuid
         moves = list(MigrationList.get_by_filters(self._context, instance_uuid=instance_uuid))
         for one in moves:
@@ -301,7 +285,9 @@ class Moves:
         if migration.status == "finished":
             migration.status = "confirming"
             migration.save()  # fails if a concurrent revert was faster
-        reserved = release_allocations(self._client, self._reservations, migration.uuid, kept=kept)
+        reserved = release_allocations(
+            self._client, self._reservations, migration.uuid, not_cleaned=kept
+        )
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
@@ -320,9 +306,9 @@ class Moves:
         has = self._consumers.get(migration.instance_uuid)
         migration, instance = self._read(uuid)  # after the consumers, as in start
         if had.allocations:
-            self._take_back(instance, migration, had, has)
+            self._restore_former_allocations(instance, migration, had, has)
         elif migration.status == "reverting":
-            self._check_back(instance, migration, has)
+            self._check_former_allocations(instance, migration, has)
         elif has.allocations:
             try:
                 # Write the same allocations to raise the consumer generation. Placement then
@@ -337,10 +323,9 @@ class Moves:
         self._drop(instance, migration, End.DESTINATION)
         return migration, reserved
 
-    def _take_back(
+    def _restore_former_allocations(
         self, instance: Instance, migration: Migration, had: Consumer, has: Consumer
     ) -> None:
-        """Restore the former allocations; raise AllocationRefused if Placement refuses them."""
         lost = [one for one in has.allocations if one not in had.allocations]
         self._reservations.before_release(instance.uuid, lost)
         try:
@@ -362,8 +347,9 @@ class Moves:
                 remedy="Confirm the move, or release the instance.",
             ) from error
 
-    def _check_back(self, instance: Instance, migration: Migration, has: Consumer) -> None:
-        """Raise AllocationRefused if an instance that is reverted lacks its former allocations."""
+    def _check_former_allocations(
+        self, instance: Instance, migration: Migration, has: Consumer
+    ) -> None:
         source = (migration.source_compute, migration.source_node)
         if source == (migration.dest_compute, migration.dest_node):
             try:

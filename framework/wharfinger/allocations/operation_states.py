@@ -1,4 +1,4 @@
-"""States of claims and moves in the rows of instances and migrations, and checks of them."""
+"""Retries and checks for concurrent operations on an instance."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,7 +23,7 @@ _R = TypeVar("_R")
 
 
 def with_retries(work: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate a method: retry after concurrent changes; wait up to 10 s for claims in progress."""
+    """Decorate a method to retry after concurrent changes and claims in progress."""
     when_saved = retry_on(ClaimedAnew, ConcurrentSave, ConcurrentUpdate, wait=_WAIT)
     while_claimed = retry_on(BeingClaimed, attempts=20, wait=_WAIT)
     return when_saved(while_claimed(work))
@@ -40,12 +40,12 @@ def refuse_released(instance: Instance) -> None:
 
 
 def seconds(time: timedelta) -> str:
-    """Return a time in seconds, as text with the unit."""
+    """Return a time as text, in seconds."""
     return f"{time.total_seconds():g} s"
 
 
 def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
-    """Raise BeingClaimed if a claim of an instance was saved within the last ``down_time``."""
+    """Raise BeingClaimed if another process may be claiming the instance."""
     if instance.known("task_state") == "claiming" and is_recent(instance, down_time):
         raise BeingClaimed(
             instance=instance.uuid,
@@ -55,7 +55,7 @@ def refuse_claimed(instance: Instance, down_time: timedelta) -> None:
 
 
 def is_recent(one: Instance | Migration, time: timedelta) -> bool:
-    """Return whether an instance or migration was saved or created within ``time``."""
+    """Return whether an instance or migration was saved within the last ``time``."""
     saved_at = one.known("updated_at")
     if saved_at is None and isinstance(one, Migration):
         saved_at = one.created_at

@@ -1,1 +1,1 @@
-"""Resource tracker: node rows, usage, claims of instances, and reports that the service is up."""
+"""Resource tracker: nodes, their usage, claims of instances, and the host's service."""

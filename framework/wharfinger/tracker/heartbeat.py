@@ -1,4 +1,4 @@
-"""Heartbeat: a thread that reports a host's service as up while agent or sync make progress."""
+"""Report the service of a host as up while cycles make progress."""
 
 import time
 from collections.abc import Callable
@@ -14,19 +14,14 @@ from wharfinger.exceptions import WharfingerError
 LOG: Final = logging.getLogger(__name__)
 #: The number of reports in each ``service_down_time``.
 BEATS: Final = 3
-#: A cycle hangs if it makes no progress for this number of seconds. Progress is a written step, a
-#: plan, or the beginning of a cycle.
+#: A cycle hangs if it makes no progress for this number of seconds.
 HANGS_AFTER: Final = 3600.0
 
 
 class Heartbeat:
-    """Context manager that reports the service of a host as up while its block runs.
+    """Context manager that reports a host's service as up while its block runs.
 
-    A thread calls ``report`` three times in ``down_time``. With ``at_once``, the first report is
-    immediate. An hour (``HANGS_AFTER``) after the last ``progress``, reports stop until the next.
-
-    At its end, the block waits up to ``patience`` seconds (None: without limit) for a report in
-    progress.
+    The reports stop an hour after the last ``progress``, until the next.
     """
 
     def __init__(
@@ -58,11 +53,11 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the thread has ended, so that no more reports follow."""
+        """Whether the reporting thread is no longer running."""
         return not self._thread.is_alive()
 
     def progress(self) -> None:
-        """Note that the cycle or the agent has made progress."""
+        """Note that a cycle or the agent has made progress."""
         self._progressed = time.monotonic()
 
     def _run(self) -> None:

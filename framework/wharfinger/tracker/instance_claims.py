@@ -1,4 +1,4 @@
-"""Claims: which instances are on, or move to, the nodes of a host.
+"""Claim nodes for instances and moves.
 
 The method names are those of nova's resource tracker.
 """
@@ -29,8 +29,7 @@ class End(StrEnum):
     DESTINATION = "destination"
 
 
-#: When the claim at one end of a move is dropped, the migration goes through these statuses: by the
-#: end, and by the present status.
+#: The statuses through which dropping a claim ends a move, by end and by present status.
 _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
     End.SOURCE: {
         "finished": ("confirming", "confirmed"),
@@ -49,15 +48,14 @@ _DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
         ),
     },
 }
-#: How often a claim tries to save the rows of a node while other processes save them.
+#: Attempts to save the rows of a node.
 _ATTEMPTS: Final = 10
 
 
 class Claims:
     """Claims nodes of a service host for instances.
 
-    Methods raise ObjectError and StateError. If a claim contradicts the instance or migration, they
-    raise ClaimRefused and write nothing.
+    Methods raise ClaimRefused, ObjectError and StateError.
     """
 
     def __init__(self, context: Context, host: str) -> None:
@@ -65,11 +63,7 @@ class Claims:
         self.host: Final = host
 
     def instance_claim(self, instance: Instance, node: str) -> None:
-        """Put an instance, with its flavor, on a node of this host.
-
-        Raises ClaimRefused for an instance on another node. Raises ObjectNotFound if this host
-        lacks the node.
-        """
+        """Put an instance on a node of this host. Raises ClaimRefused and ObjectNotFound."""
         claimed = self._node(node)
         place = (instance.host, instance.node)
         if place not in ((None, None), (self.host, node)):
@@ -88,18 +82,16 @@ class Claims:
         self.save_usage(node)
 
     def abort_instance_claim(self, instance: Instance, node: str) -> None:
-        """Take an instance off a node of this host, unless it has moved; save the node's usage."""
+        """Take an instance off a node of this host, unless it has moved."""
         if (instance.host, instance.node) == (self.host, node):
             instance.host = instance.node = None
             instance.save()
         self.save_usage(node)
 
     def move_claim(self, instance: Instance, node: str, migration: Migration) -> None:
-        """Claim a node of this host for an instance that moves there, with the new flavor.
+        """Claim a node of this host for an instance that moves there.
 
-        The instance counts in the usage of both nodes until one of the two claims is dropped.
-        Raises ClaimRefused if the ``migration`` is not in progress, or belongs to another instance.
-        Raises ObjectNotFound if this host lacks the node.
+        Raises ClaimRefused and ObjectNotFound.
         """
         claimed = self._node(node)
         if not migration.is_in_progress or migration.instance_uuid != instance.uuid:
@@ -119,11 +111,9 @@ class Claims:
             self.save_usage(before)  # the instance no longer moves to that node
 
     def drop_move_claim(self, instance: Instance, migration: Migration, end: End) -> None:
-        """End a move by dropping the claim at one of its ends.
+        """End a move by dropping the claim at its source or destination.
 
-        Without the claim at the source, the instance is at the destination, with the new flavor.
-        Without the claim at the destination, the instance stays at the source. Raises ClaimRefused
-        if the status of the migration does not allow this.
+        The instance is at the other end then. Raises ClaimRefused.
         """
         if steps := self._steps(instance, migration, end):
             for status in steps:
@@ -146,11 +136,7 @@ class Claims:
         retry_error_callback=lambda _state: None,  # the next cycle saves the usage
     )
     def save_usage(self, node: str) -> bool:
-        """Save the usage of a node in its rows; return whether they had another usage.
-
-        If so, the decorator calls this again, at most ten times: a concurrent claim may have read
-        the rows before the save.
-        """
+        """Save the usage of a node in its rows."""
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node
         )
@@ -162,10 +148,9 @@ class Claims:
         is_wrong = any(row.obj_what_changed() for row in rows)
         if is_wrong:
             rows.save()
-        return is_wrong
+        return is_wrong  # then run again: a claim may have read the rows before this save
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        """Return the statuses through which dropping a claim ends a move; none if it has ended."""
         dropped = _DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:
@@ -191,10 +176,7 @@ class Claims:
 
 
 def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:
-    """Return (service host, node) of the source and the destination of a move.
-
-    If both are the same, return one pair.
-    """
+    """Return the different (service host, node) pairs at the ends of a move."""
     source = (migration.source_compute, migration.source_node)
     destination = (migration.dest_compute, migration.dest_node)
     return (source,) if source == destination else (source, destination)

@@ -1,4 +1,4 @@
-"""Rows of nodes (ComputeNode), made of driver figures, published roots and usage."""
+"""Compute the rows (ComputeNode) of the nodes of a driver instance."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
@@ -43,7 +43,7 @@ class _Figures(NamedTuple):
 
 
 class NodeRows:
-    """Computes the rows of the nodes of one driver instance on one host; deletes outdated rows."""
+    """Computes and deletes the rows of a driver instance's nodes."""
 
     def __init__(
         self, context: Context, host: str, publisher: Publisher, capabilities: Capabilities
@@ -60,20 +60,20 @@ class NodeRows:
         self._figures: dict[str, _Figures | None] = {}
 
     def update(self, rows: HostState) -> None:
-        """Take the changed rows of nodes, forget deleted rows, and sum the usage of instances."""
+        """Update the known rows and the usage from newly read rows."""
         self.saved(rows.nodes)
         self._forget(self.revisions.keys() - rows.node_revisions.keys())
         self.usage.update(rows)
 
     def saved(self, rows: Iterable[ComputeNode]) -> None:
-        """Keep the figures and revisions of rows that were just read or saved."""
+        """Note rows that were just read or saved."""
         for row in rows:
             if "uuid" in row and "revision" in row:  # without them, a write cannot be checked
                 self._figures[row.uuid] = _figures_of(row)
                 self.revisions[row.uuid] = row.revision
 
     def new_row(self, node: Node, root: Provider) -> ComputeNode:
-        """Return the row of a node whose root is about to be published."""
+        """Return the row of a new node."""
         row = ComputeNode(
             self._context,
             uuid=node.uuid,
@@ -84,17 +84,13 @@ class NodeRows:
         return row
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
-        """Return the row of a node with its new figures; None without a row or without a change."""
+        """Return the row of a node with its new figures; None without a change."""
         return self._changed(node.uuid, self._wanted(node, root))
 
     def changed_rows(
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
-        """Return the rows whose figures have changed, to be saved.
-
-        With ``is_listing``, ``nodes`` is a complete listing: the rows of other nodes get the time
-        since which the node is not seen.
-        """
+        """Return the rows whose figures have changed, to be saved."""
         wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
             if figures is not None and uuid not in wanted:
@@ -104,12 +100,9 @@ class NodeRows:
         rows = (self._changed(uuid, figures) for uuid, figures in wanted.items())
         return [row for row in rows if row is not None]
 
-    def delete_gone(self, records: Set[str]) -> None:
-        """Delete the rows of nodes whose roots have no record.
-
-        ``records`` are the uuids of the providers with a record. Raises ObjectError.
-        """
-        if gone := sorted(self.revisions.keys() - records):
+    def delete_gone(self, recorded_uuids: Set[str]) -> None:
+        """Delete the rows of nodes whose roots have no record. Raises ObjectError."""
+        if gone := sorted(self.revisions.keys() - recorded_uuids):
             ComputeNodeList.get_by_filters(
                 self._context,
                 host=self._host,

@@ -1,6 +1,6 @@
-"""Overlaid nodes: a driver instance publishes providers below a root of another service.
+"""Find nodes whose root provider another service publishes.
 
-Such a node has no row. The driver instance has a record of the root in overlay mode.
+They have no rows, only records of their roots in overlay mode.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,9 @@ from wharfinger.providers import Provider, PublishingMode, provider_record
 
 
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
-    """Return the overlaid nodes, from the records of their roots that match the filter ``where``.
+    """Return the overlaid nodes whose records match the filter ``where``.
 
-    The objects have only ``uuid``, ``host`` and ``hypervisor_hostname``, and are not stored. Raises
-    ObjectError and StateError.
+    They have only a uuid, host and hypervisor_hostname. Raises ObjectError and StateError.
     """
     records = ProviderRecordList.get_by_filters(context, mode=PublishingMode.OVERLAY, **where)
     found = {(one.host, root.uuid): root for one in records for root in _roots(one)}
@@ -31,10 +30,7 @@ def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
 
 
 def nodes_named(context: Context, host: str | None, name: str | None) -> list[ComputeNode]:
-    """Return the nodes of a host with this name: those with rows, or else the overlaid nodes.
-
-    Raises ObjectError, StateError.
-    """
+    """Return the nodes of a host with this name. Raises ObjectError and StateError."""
     rows = ComputeNodeList.get_by_filters(context, host=host, hypervisor_hostname=name)
     return list(rows) or [
         one for one in overlaid_nodes(context, host=host) if one.hypervisor_hostname == name

@@ -1,4 +1,4 @@
-"""Nodes as their drivers report them: names, uuids and figures."""
+"""Nodes as their drivers report them."""
 
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Self
@@ -10,7 +10,7 @@ PciStats = tuple[tuple[str, str, int | None, int], ...]
 
 
 class NodeFacts(NamedTuple):
-    """Figures of a node that the driver reports besides the provider tree; None: not reported."""
+    """Figures of a node; None if the driver does not report them."""
 
     vcpus: int | None = None
     memory_mb: int | None = None
@@ -33,17 +33,14 @@ class Node:
     reported_uuid: str | None = None
 
     def with_root(self, uuid: str) -> Self:
-        """Return the node with the uuid that its root has in Placement; keep the reported uuid."""
+        """Return the node with this uuid of its root provider."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return a node's PCI devices, counted by kind; None if its driver does not report them.
-
-    Raises FieldUnset.
-    """
+    """Return a node's PCI devices by kind; None if not reported. Raises FieldUnset."""
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:
         return None

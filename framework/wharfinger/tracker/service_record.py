@@ -1,4 +1,4 @@
-"""Store in the Service object of a host that the service is up, and the owners of the host."""
+"""Report the service of a host as up, with the owners of the host."""
 
 from collections.abc import Collection
 from typing import Final
@@ -24,7 +24,7 @@ _patiently: Final = retry(
 
 @_patiently
 def begin(context: Context, host: str) -> None:
-    """Report that the service of a host is up; create the service if it is missing.
+    """Create the service of a host if necessary, and report it as up.
 
     Raises ObjectError and StateError.
     """
@@ -33,11 +33,9 @@ def begin(context: Context, host: str) -> None:
 
 @_patiently
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
-    """Report that the service of a host is up, and for which owners it publishes.
+    """Report the service of a host as up, and the owners that it publishes for.
 
-    With ``complete``, ``owners`` are all owners of the host, and all their providers are published.
-    Then the service gets OWNER_TAG_VERSION. Otherwise, ``owners`` are added to the known owners.
-    Raises ObjectError and StateError.
+    With ``complete``, the host publishes for no other owners. Raises ObjectError and StateError.
     """
     service = _find(context, host)
     known = set() if complete else set(service.owners)

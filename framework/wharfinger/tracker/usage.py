@@ -1,4 +1,4 @@
-"""Instances of a service host: the usage of its nodes by their flavors, and their claims."""
+"""Instances of a service host, and the usage of the host's nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 class Usage(NamedTuple):
-    """Used CPUs, MiB of memory and GiB of disk, with the field names of ComputeNode."""
+    """Used CPUs, memory in MiB and disk in GiB."""
 
     vcpus_used: int = 0
     memory_mb_used: int = 0
@@ -30,12 +30,11 @@ class Usage(NamedTuple):
 
 
 class ClaimedInstance(NamedTuple):
-    """An instance that is on a node, and that no process claims or releases at the moment."""
+    """An instance on a node, with no claim or release in progress."""
 
     node: str
     revision: int
-    #: The allocations in the row of the instance: amounts by resource class, by provider uuid. None
-    #: if no process has stored them there yet.
+    #: Amounts by resource class, by provider uuid; None if the row does not have them.
     allocations: Mapping[str, Mapping[str, int]] | None
 
 
@@ -49,20 +48,20 @@ _NOTHING: Final = Usage()
 
 
 class HostUsage:
-    """Cache of the instances of a service host, and the usage of its nodes by their flavors.
+    """Cache of the instances of a service host and of its nodes' usage.
 
-    An instance that moves counts at both ends until the move is over.
+    An instance that moves counts at both ends.
     """
 
     def __init__(self, host: str) -> None:
         self._host: Final = host
-        #: The revisions of the host's instances as they were read, by uuid.
+        #: The revisions of the host's instances, by uuid.
         self.revisions: dict[str, int] = {}
         self._instances: dict[str, _Known] = {}
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
-        """Update the cache and the usage; ``rows`` has only the instances that have changed."""
+        """Update the cache and the usage from newly read rows."""
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
         self._instances = kept | _known(rows.instances)
@@ -82,14 +81,14 @@ class HostUsage:
 
 
 def usage_of_node(context: Context, host: str, name: str) -> Usage:
-    """Read the usage of one node from the database; raises ObjectError, StateError."""
+    """Read the usage of one node. Raises ObjectError and StateError."""
     instances = InstanceList.get_by_filters(context, host=host, node=name)
     moves = MigrationList.get_in_progress_by_host(context, host)
     return _sum(host, _known(instances), moves).get(name, _NOTHING)
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return a ClaimedInstance; None if the instance is on no node, or in a claim or release."""
+    """Return the instance as a ClaimedInstance, or None if it is not one."""
     node, revision = one.known("node"), one.known("revision")
     if node is None or revision is None or one.known("task_state") is not None:
         return None
