@@ -1,1 +1,1 @@
-"""The agent: a process that runs the driver instances of a host, and reports their health."""
+"""The agent: a process that runs the driver instances of a host."""

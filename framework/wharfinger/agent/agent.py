@@ -1,7 +1,4 @@
-"""Supervise the driver instances of a host, and report the host's service as up.
-
-Reload the configuration on request, and replace the driver instances that it changes.
-"""
+"""Supervise the driver instances of a host."""
 
 import time
 from collections import Counter
@@ -30,9 +27,9 @@ from wharfinger.tracker.heartbeat import Heartbeat
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that all instances together have to end. systemd and operators grant 30.
 PATIENCE: Final = 25.0
-#: Seconds that a report of the service may take after the end of the instances.
+#: Seconds that the last report of the service may take.
 _REPORT_TIMEOUT: Final = 2.0
-#: Seconds after which the agent logs which instances it waits for.
+#: Seconds of waiting after which the agent logs it.
 _LOG_WAIT_AFTER: Final = 2.0
 #: Seconds between two checks of the instances.
 TICK: Final = 1.0
@@ -52,11 +49,7 @@ class _Event(Enum):
 
 
 class Agent:
-    """Runs every enabled driver instance, and reports the host's service as up.
-
-    The service is up as long as one driver instance works. ``begin_check`` begins the check of a
-    new configuration. The constructor raises ConfigurationError.
-    """
+    """Runs the enabled driver instances of a host. The constructor raises ConfigurationError."""
 
     def __init__(
         self,
@@ -74,29 +67,28 @@ class Agent:
         self._context: Final = context
         self._begin_check: Final = begin_check
         self._check: Check | None = None
-        #: Whether a reload was requested while a configuration was being checked.
+        #: Whether to reload again after the check in progress.
         self._reads_again = False
         self._systemd: Final = systemd
         self._alive_at = 0.0
         self._runners: dict[str, Runner] = {
             name: make_runner(snapshot, name) for name in default.enabled_drivers
         }
-        #: Runners that have to end, each with the time at which it is killed.
+        #: Runners that have to end, and when the agent kills each.
         self._leaving: dict[Runner, float] = {}
-        #: New runners that start when the former runner of the same instance has ended.
+        #: New runners, until the former runner of the same instance has ended.
         self._waiting: list[Runner] = []
         # Unlike an Event, a signal handler may write to it while this thread waits for it.
         self._events: Final = SimpleQueue[_Event]()
         self._looked_at = now = time.monotonic()
         self._status = AgentStatus(started_at=now, looked_at=now, intervals=_intervals(snapshot))
-        #: The error of the last report of the service, "" after a success, and the time of that
-        #: report.
+        #: The error of the last report of the service ("": success), and when it was made.
         self._service: tuple[str, float | None] = ("", None)
 
     # Methods for any thread, and for signal handlers.
 
     def stop(self) -> None:
-        """Tell the agent to end ``run``."""
+        """Tell the agent to stop."""
         self._events.put(_Event.STOP)
 
     def reload(self) -> None:
@@ -104,11 +96,11 @@ class Agent:
         self._events.put(_Event.RELOAD)
 
     def look(self) -> None:
-        """Tell the agent to check its driver instances at once."""
+        """Tell the agent to check its driver instances now."""
         self._events.put(_Event.LOOK)
 
     def status(self) -> AgentStatus:
-        """Return the present status of the agent, without waiting."""
+        """Return the status of the agent without waiting."""
         instances = tuple(runner.status() for runner in list(self._runners.values()))
         error, reported_at = self._service
         return replace(
@@ -122,11 +114,9 @@ class Agent:
     # Methods for the main thread.
 
     def run(self) -> tuple[str, ...]:
-        """Run until the agent is stopped.
+        """Run until the agent is stopped; return names of all work that did not end in time.
 
-        Return the names of the driver instances that did not end in time. "report of the service"
-        is also in the result if that report still waits for the database. Raise ConfigurationError
-        if the agent cannot listen for requests.
+        Raises ConfigurationError.
         """
         LOG.info(
             "the agent of host %s starts with driver instances: %s",
@@ -294,7 +284,6 @@ class Agent:
     # Methods that end the agent.
 
     def _stop(self) -> tuple[str, ...]:
-        """End all driver instances; return the names of those that did not end in time."""
         LOG.info("the agent of host %s stops", self._host)
         self._systemd.stopping()
         self._status = replace(self._status, is_stopping=True)

@@ -1,4 +1,4 @@
-"""Child processes of the agent, each the leader of a session and of a process group."""
+"""Observe and kill child processes of the agent, with their sessions."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from typing import Final
 KILL_TIMEOUT: Final = 1.0
 _STEP: Final = 0.01
 _PAGE: Final = os.sysconf("SC_PAGE_SIZE")
-#: In this figure, each process has its share of the pages that several processes use.
+#: Pss divides pages among the processes that use them.
 _PROPORTIONAL: Final = re.compile(r"^Pss: *(\d+) kB$", re.MULTILINE)
 
 
@@ -23,10 +23,7 @@ def has_exited(pid: int) -> bool:
 
 
 def kill_session(pid: int) -> bool:
-    """Kill an unreaped child process and all other processes of its session.
-
-    Return whether the child process has ended within ``KILL_TIMEOUT``.
-    """
+    """Kill an unreaped child process and its session; return whether the child ended."""
     with suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
     for member in _session(pid):  # one may have a group of its own
@@ -40,14 +37,11 @@ def kill_session(pid: int) -> bool:
     return True
 
 
-def memory(pid: int, limit: int) -> int:
-    """Return the resident memory, in bytes, of all processes in a child process's session.
-
-    If this exceeds ``limit``, return the sum of their proportional set sizes instead.
-    """
+def memory(pid: int, exact_above: int) -> int:
+    """Return the memory that the session of a child process uses, in bytes."""
     members = list(_session(pid))
     total = sum(map(_resident, members))
-    return total if total <= limit else sum(map(_proportional, members))
+    return total if total <= exact_above else sum(map(_proportional, members))
 
 
 def _session(leader: int) -> Iterator[int]:

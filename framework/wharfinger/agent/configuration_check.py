@@ -1,7 +1,4 @@
-"""Check a new configuration before a running agent uses it.
-
-The check runs in another process, since a driver may hang or end its process.
-"""
+"""Check a new configuration before a running agent uses it."""
 
 import os
 import subprocess
@@ -19,13 +16,13 @@ from wharfinger.exceptions import ConfigurationRefused, printable
 LOG: Final = logging.getLogger(__name__)
 #: Seconds that a check may take.
 TIMEOUT: Final = 60.0
-#: The largest number of characters of the problems in one message.
+#: The largest number of characters of all problems.
 _LONGEST: Final = 2000
 _decode: Final = msgspec.json.Decoder(list[str]).decode
 
 
 class Check(Protocol):
-    """A check of a new configuration that is in progress."""
+    """A check of a new configuration."""
 
     def result(self) -> Snapshot | None:
         """Return the new configuration, or None while the check is in progress.
@@ -34,15 +31,13 @@ class Check(Protocol):
         """
 
     def end(self) -> None:
-        """End the check without a result."""
+        """End the check."""
 
 
 class ProcessCheck:
-    """Checks a configuration in another process.
+    """Checks a configuration in another process, since a driver may hang.
 
-    ``command`` starts a program that calls ``answer`` with the problems of the configuration.
-    Without problems, ``result`` calls ``use`` with the configuration. The constructor raises
-    WharfingerError if the process cannot be started.
+    The constructor raises WharfingerError.
     """
 
     def __init__(
@@ -119,6 +114,6 @@ class ProcessCheck:
 
 
 def answer(descriptor: int, problems: Sequence[str]) -> None:
-    """Send the problems that this process has found to the agent."""
+    """Send the problems of a configuration to the agent."""
     with open(descriptor, "wb") as file:
         file.write(msgspec.json.encode([str(one) for one in problems]))

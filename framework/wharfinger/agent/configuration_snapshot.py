@@ -1,7 +1,4 @@
-"""Copies of the configuration files in memory, which stay as the agent has read them.
-
-A comparison of two copies shows whether the agent can reload, and which instances change.
-"""
+"""Copies of the configuration files, which show what a reload changes."""
 
 import os
 import weakref
@@ -30,15 +27,14 @@ _AGENT_ONLY: Final = frozenset(
     }
 )
 
-#: The values that each option has in the files, by section and option, in their order.
+#: Values of options in the files, by section and option.
 _Values = dict[tuple[str, str], list[str]]
 
 
 class Snapshot:
-    """Copy of the configuration files, in memory.
+    """Copy of the configuration files in memory.
 
-    ``name`` is the text for these files in messages. If ``files`` and ``directories`` are None, the
-    default files are read. Raises ConfigurationError and ConfigurationFileError.
+    Raises ConfigurationError and ConfigurationFileError.
     """
 
     def __init__(
@@ -46,6 +42,7 @@ class Snapshot:
     ) -> None:
         read = configuration.load(files, directories)  # its errors name the files
         self.files: Final = tuple(read.files)
+        #: For messages.
         self.name: Final = " or ".join(self.files)
         try:
             text = "\n".join(Path(file).expanduser().read_text() for file in self.files)
@@ -62,20 +59,20 @@ class Snapshot:
 
     @property
     def path(self) -> str:
-        """Return the path of the copy, for this process and those that inherit its descriptor."""
+        """Return the path of the copy, for processes that have its descriptor."""
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return the driver instances in ``names`` that read an option that ``new`` changes."""
-        instances = self._instances() | new._instances()
+        """Return the driver instances among ``names`` whose options change with ``new``."""
+        instances = self._instance_names() | new._instance_names()
         return [
             name
             for name in names
-            if self._read_by(name, instances) != new._read_by(name, instances)
+            if self._values_for(name, instances) != new._values_for(name, instances)
         ]
 
     def check_successor(self, new: "Snapshot") -> None:
-        """Raise WharfingerError if ``new`` needs a restart of the agent, or enables no instance."""
+        """Raise WharfingerError if a running agent cannot change to configuration ``new``."""
         configuration.DefaultSection.read(new.conf).require_instances()
         before, after = self._fixed(), new._fixed()
         changed = [name for name in before if before[name] != after[name]]
@@ -85,18 +82,13 @@ class Snapshot:
                 "these options only at its start. Restart the agent"
             )
 
-    def _instances(self) -> set[str]:
-        """Return the names of all driver instances, enabled or not."""
+    def _instance_names(self) -> set[str]:
         return {
             *(one.section.lower() for one in self.conf.settings() if one.key == "driver"),
             *configuration.DefaultSection.read(self.conf).enabled_drivers,
         }
 
-    def _read_by(self, name: str, instances: set[str]) -> _Values:
-        """Return the values of the options that driver instance ``name`` may read.
-
-        These are all options, except those of the other ``instances`` and of the agent alone.
-        """
+    def _values_for(self, name: str, instances: set[str]) -> _Values:
         values: _Values = {}
         for one in self.conf.settings():
             section = one.section if one.section == DEFAULT else one.section.lower()

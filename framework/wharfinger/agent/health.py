@@ -1,7 +1,6 @@
 """Compute the health and readiness of the agent from its status.
 
-The format is that of draft-inadarei-api-health-check-06. Texts of drivers and services are omitted,
-since they may contain names of hosts.
+The results omit texts of drivers, since these may contain names of hosts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,13 +14,11 @@ from wharfinger.agent.status import AgentStatus, CycleCounts, InstanceStatus, In
 
 #: A type of cycle is stale after this many intervals without a completed cycle.
 STALE_INTERVALS: Final = 2
-#: The largest number of cycles in a row without an answer of Placement that is a warning; one more
-#: is a failure.
+#: More cycles in a row without an answer of Placement are a failure, not a warning.
 TOLERATED_UNREACHABLE_CYCLES: Final = 3
-#: Seconds after which a first full cycle that is in progress is a failure: its usual time is
-#: unknown.
+#: Further seconds that a first full cycle may take, since its usual duration is unknown.
 FIRST_FULL_CYCLE: Final = 3600.0
-#: Seconds without a check of its instances after which the agent hangs. It checks them each second.
+#: Seconds without a check of the instances after which the agent counts as hanging.
 AGENT_HANGS_AFTER: Final = 30.0
 #: States in which an instance runs cycles.
 _AT_WORK: Final = frozenset({State.STARTING, State.RUNNING})
@@ -29,7 +26,7 @@ _NO_CYCLES: Final = CycleCounts()
 
 
 class Verdict(StrEnum):
-    """Result of a check. A later one in this list is worse."""
+    """Result of a check, from the best to the worst."""
 
     PASS = "pass"
     WARN = "warn"
@@ -61,7 +58,7 @@ class Check:
     #: The name of a driver instance, empty for the agent itself.
     instance: str = ""
     verdict: Verdict = Verdict.PASS
-    #: Seconds since a cycle was completed, for checks of cycles.
+    #: Seconds since the last completed cycle, for checks of cycles.
     age: float | None = None
     #: The explanation of a result other than PASS.
     output: str = ""
@@ -69,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Results of all checks."""
+    """Results of checks of the agent."""
 
     checks: tuple[Check, ...]
 
@@ -78,19 +75,16 @@ class Health:
         """Return the worst result."""
         return max((one.verdict for one in self.checks), key=list(Verdict).index)
 
-    def as_json(self, now: float, clock: float) -> dict[str, Any]:
-        """Return the results as JSON data for the body of an answer.
-
-        ``now`` is the present ``time.monotonic()``, ``clock`` the present ``time.time()``.
-        """
+    def as_json(self, monotonic_now: float, epoch_now: float) -> dict[str, Any]:
+        """Return the results in the format of draft-inadarei-api-health-check-06."""
         checks: dict[str, list[dict[str, Any]]] = {}
         for one in self.checks:
-            checks.setdefault(one.name, []).append(_as_json(one, clock - now))
+            checks.setdefault(one.name, []).append(_as_json(one, epoch_now - monotonic_now))
         return {"status": self.verdict, "description": "wharfinger agent", "checks": checks}
 
 
 def health(status: AgentStatus, now: float) -> Health:
-    """Check whether the agent and its driver instances work; return the results."""
+    """Check the agent and its driver instances; return the results."""
     checks = list(_agent_checks(status, now))
     for one in status.instances:
         checks += _instance_checks(one, status.intervals, now)
@@ -98,11 +92,7 @@ def health(status: AgentStatus, now: float) -> Health:
 
 
 def ready(status: AgentStatus) -> Health:
-    """Check whether the agent is ready; return the results.
-
-    The agent is ready when each driver instance has completed a full cycle, and none hangs or is in
-    a crash loop. An agent that stops is not ready.
-    """
+    """Check whether the agent and its driver instances are ready; return the results."""
     checks = [_agent_state(status, Verdict.FAIL)]
     checks += [_readiness(one) for one in status.instances]
     return Health(tuple(checks))
@@ -191,12 +181,12 @@ def _full_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check:
         # A running instance has completed one, even if its report does not contain it after a
         # restart.
         completed = one.since if one.state is State.RUNNING else one.started_at
-    allowance = _usual_seconds(one) if one.report.cycle is CycleType.FULL else 0.0
+    allowance = _granted_seconds(one) if one.report.cycle is CycleType.FULL else 0.0
     return Check(
         name=CheckName.FULL_CYCLE,
         instance=one.name,
         at=completed,
-        **_age(one, CycleType.FULL, now - completed, intervals.full, allowance),
+        **_judge_age(one, CycleType.FULL, now - completed, intervals.full, allowance),
     )
 
 
@@ -219,7 +209,7 @@ def _drift_cycle(one: InstanceStatus, intervals: Intervals, now: float) -> Check
         name=CheckName.DRIFT_CYCLE,
         instance=one.name,
         at=completed,
-        **_age(one, CycleType.DRIFT, now - completed, intervals.drift, _usual_seconds(one)),
+        **_judge_age(one, CycleType.DRIFT, now - completed, intervals.drift, _granted_seconds(one)),
     )
 
 
@@ -229,14 +219,9 @@ class _Age(TypedDict):
     output: str
 
 
-def _age(
+def _judge_age(
     one: InstanceStatus, kind: CycleType, age: float, interval: float, allowance: float
 ) -> _Age:
-    """Return the result of the check for a type of cycle that was last completed ``age`` s ago.
-
-    It is WARN after a failed cycle. It is also WARN from STALE_INTERVALS intervals on, and FAIL
-    ``allowance`` seconds later.
-    """
     stale = STALE_INTERVALS * interval
     verdict, output = Verdict.PASS, ""
     if age >= stale:
@@ -248,7 +233,6 @@ def _age(
 
 
 def _poll(one: InstanceStatus, now: float) -> Check:
-    """Return WARN if the last poll failed, else PASS; the age of the poll does not matter."""
     counts = one.report.cycles.get(CycleType.POLL, _NO_CYCLES)
     completed = one.completed_at.get(CycleType.POLL)
     return Check(
@@ -293,11 +277,7 @@ def _readiness(one: InstanceStatus) -> Check:
     )
 
 
-def _usual_seconds(one: InstanceStatus) -> float:
-    """Return the seconds that the cycle in progress may take: as long as the last of its type.
-
-    The first full cycle may take FIRST_FULL_CYCLE. Return 0 without a cycle, or after a failed one.
-    """
+def _granted_seconds(one: InstanceStatus) -> float:
     kind = one.report.cycle
     if kind is None or one.state not in _AT_WORK:
         return 0.0

@@ -24,7 +24,7 @@ from wharfinger.conf import AgentSection
 from wharfinger.exceptions import printable
 
 LOG: Final = logging.getLogger(__name__)
-#: Seconds that a client has for its request, and for reading the answer.
+#: Seconds that a client has to send a request and to read the answer.
 DEADLINE: Final = 5.0
 #: The largest number of connections. A further connection ends the oldest.
 CONNECTIONS: Final = 64
@@ -37,16 +37,12 @@ _HEALTH_JSON: Final = "application/health+json"
 
 #: Content type and body of an answer.
 _Content = tuple[str, bytes]
-#: A function that returns the answer for a path. Its argument is the value of the header Accept.
+#: Returns the answer for a header Accept.
 _Route = Callable[[str], tuple[HTTPStatus, _Content]]
 
 
 class HealthServer:
-    """Context manager that answers requests until the context ends.
-
-    ``status`` returns the status of the agent without waiting. Only the Unix socket has the path
-    ``/status``, since its texts may contain names of hosts.
-    """
+    """Answers HTTP requests about the agent while its context is active."""
 
     def __init__(self, section: AgentSection, status: Callable[[], AgentStatus]) -> None:
         self._section: Final = section
@@ -65,13 +61,14 @@ class HealthServer:
         self.stop()
 
     def start(self) -> None:
-        """Start to answer requests; raises ConfigurationError if the server cannot listen."""
+        """Start to answer requests. Raises ConfigurationError."""
         public: dict[str, _Route] = {
             "/health": self._health,
             "/ready": self._ready,
             "/metrics": self._metrics_page,
         }
         with ExitStack() as stack:
+            # Not for TCP: texts of /status may contain names of hosts.
             sockets = {
                 stack.enter_context(
                     listening_sockets.unix_socket(self._section.health_socket)
@@ -92,7 +89,7 @@ class HealthServer:
             self._resources.push(stack.pop_all())
 
     def stop(self) -> None:
-        """End all connections, and delete the Unix socket."""
+        """Stop listening, and end all connections."""
         self._resources.close()
 
     async def _listen(self, sockets: Mapping[socket.socket, Mapping[str, _Route]]) -> None:
@@ -127,7 +124,7 @@ class HealthServer:
         writer.transport.set_write_buffer_limits(0)  # so that drain waits for all of it
         try:
             async with asyncio.timeout(DEADLINE):
-                request = await _read(reader)
+                request = await _read_request(reader)
                 if request:
                     writer.write(_answer(request, routes))
                     await writer.drain()
@@ -159,8 +156,7 @@ class HealthServer:
         return HTTPStatus.OK, (_JSON, msgspec.json.encode(self._status()))
 
 
-async def _read(reader: asyncio.StreamReader) -> bytes:
-    """Return a request with its headers, or a part of a request that is cut off or too long."""
+async def _read_request(reader: asyncio.StreamReader) -> bytes:
     request = b""
     while len(request) <= LONGEST_REQUEST and not _is_whole(request):
         more = await reader.read(LONGEST_REQUEST)
@@ -189,8 +185,6 @@ def _answer(request: bytes, routes: Mapping[str, _Route]) -> bytes:
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """Parses a request in memory, and formats the answer."""
-
     protocol_version = "HTTP/1.1"
     wfile: BytesIO
 
@@ -204,7 +198,6 @@ class _Exchange(BaseHTTPRequestHandler):
         self.handle_one_request()
 
     def parse_request(self) -> bool:
-        """Parse the request; refuse one that is invalid or too long, and return False."""
         if self._is_whole:
             return super().parse_request()
         self.requestline = ""

@@ -1,4 +1,4 @@
-"""The program of the process in which ``wharfinger agent`` runs one driver instance."""
+"""The program that runs one driver instance in a process."""
 
 import argparse
 import faulthandler
@@ -23,7 +23,7 @@ _TICK: Final = 0.5
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the driver instance until SIGTERM or SIGINT; return 1 if it ended before, else 0."""
+    """Run the driver instance until a signal ends it; return the exit code."""
     parser = argparse.ArgumentParser(prog="wharfinger-agent-instance")
     parser.add_argument("--instance", required=True)
     parser.add_argument("--config-file", required=True)
@@ -94,7 +94,7 @@ def _run(arguments: argparse.Namespace, ending: "SimpleQueue[None]") -> int:
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process without waiting for threads of the driver."""
+    # Threads of the driver may hang: do not wait for them.
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # the driver may have closed it

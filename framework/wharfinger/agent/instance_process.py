@@ -1,4 +1,4 @@
-"""Run a driver instance in a separate process, and restart the process when it ends."""
+"""Run a driver instance in a process of its own."""
 
 import os
 import signal
@@ -44,10 +44,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 
 class ProcessRunner:
-    """Runs a driver instance in a process, and restarts the process when it ends.
-
-    It ends a process that hangs or uses too much memory. The process ends with the agent.
-    """
+    """Runs a driver instance in a process that it supervises and restarts."""
 
     def __init__(
         self, section: AgentSection, name: str, snapshot: Snapshot, arguments: list[str]
@@ -58,8 +55,7 @@ class ProcessRunner:
         self._arguments: Final = arguments
         self._process: subprocess.Popen[bytes] | None = None
         self._reader: ReportReader | None = None
-        #: The file to which the process writes the stacks of its threads, and how many bytes were
-        #: logged.
+        #: The file for the stacks of the process's threads, and how many bytes were logged.
         self._stacks: BinaryIO | None = None
         self._logged_stacks = 0
         self._began = 0.0
@@ -67,7 +63,7 @@ class ProcessRunner:
         self._last_wait = 0.0
         #: The time of the last check of the process.
         self._looked_at = 0.0
-        #: The reason for which the agent ends the process, and the time of the signal.
+        #: Why and when the agent told the process to end.
         self._ending = ""
         self._ending_since = 0.0
         #: Whether the process does not end after SIGKILL.
@@ -77,7 +73,7 @@ class ProcessRunner:
         self._status = InstanceStatus(name=name, state=State.STARTING, since=now, started_at=now)
 
     def start(self) -> None:
-        """Start the process; after a failure, let ``check`` try again later."""
+        """Start the process. After a failure, ``check`` tries again."""
         self._ending, self._cannot_be_killed = "", False
         self._began = time.monotonic()
         try:
@@ -111,8 +107,8 @@ class ProcessRunner:
         )
 
     def check(self) -> None:
-        """Restart the process a while after its end; end it if it hangs or uses too much memory."""
-        self._log_stacks()
+        """End the process if it exceeds a limit; restart it after an end."""
+        self._log_new_stacks()
         now = time.monotonic()
         if self._process is None:
             due = self._status.next_start_at
@@ -131,13 +127,13 @@ class ProcessRunner:
         self._looked_at = now
 
     def stop(self) -> None:
-        """Tell the process to end after the cycle in progress; do not restart it."""
+        """Tell the process to end, and do not restart it."""
         self._is_stopping = True
         self._set_state(State.STOPPING)
         self._signal(signal.SIGTERM)
 
     def has_ended(self) -> bool:
-        """Return whether the process has ended; if so, end the other processes of its session."""
+        """Return whether the process has ended."""
         if self._process is not None and child_process.has_exited(self._process.pid):
             self._after_end(_describe_end(self._reap()))
         return self._process is None
@@ -172,7 +168,7 @@ class ProcessRunner:
 
     def _check_limits(self, now: float) -> None:
         status = self.status()
-        if hang := self._hang(status, now):
+        if hang := self._describe_hang(status, now):
             self._signal(STACKS)
             self._set_state(State.WEDGED)
             self._end(
@@ -198,8 +194,7 @@ class ProcessRunner:
         if status.report.has_published and self._status.state is not State.RUNNING:
             self._set_state(State.RUNNING)
 
-    def _hang(self, status: InstanceStatus, now: float) -> str:
-        """Return the reason why the process counts as hanging; "" if it does not."""
+    def _describe_hang(self, status: InstanceStatus, now: float) -> str:
         timeout = self._section.hang_timeout
         began = status.driver_call_began_at
         if began is not None and now - began >= timeout:
@@ -218,10 +213,9 @@ class ProcessRunner:
         self._signal(signal.SIGTERM)
 
     def _after_end(self, end: str, event: str = "its process has ended") -> None:
-        """Note why the process ended or could not start; plan its restart unless it is stopping."""
         now = time.monotonic()
         status = self.status()
-        self._log_stacks()
+        self._log_new_stacks()
         if self._stacks is not None:
             self._stacks.close()
         if now - self._began >= _STEADY:
@@ -263,8 +257,7 @@ class ProcessRunner:
             # send_signal would reap a process that has ended.
             os.kill(self._process.pid, number)
 
-    def _log_stacks(self) -> None:
-        """Log the stacks that the process has written since the last check."""
+    def _log_new_stacks(self) -> None:
         if self._stacks is None:
             return
         size = os.fstat(self._stacks.fileno()).st_size

@@ -1,4 +1,4 @@
-"""Run a driver instance in a thread of the agent: for tests, and for tiny hosts."""
+"""Run a driver instance in a thread of the agent."""
 
 import time
 from collections.abc import Iterator

@@ -1,7 +1,4 @@
-"""Sockets on which the agent answers: a Unix socket and, if configured, TCP sockets.
-
-``connect`` is for clients of the Unix socket.
-"""
+"""Unix and TCP sockets of the agent's health server."""
 
 import contextlib
 import fcntl
@@ -28,21 +25,19 @@ _PATIENCE: Final = 5.0
 
 @contextmanager
 def unix_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen on a Unix socket with mode 0660, and delete it when the context ends.
-
-    The socket of a process that has ended is replaced. Raises ConfigurationError if the path cannot
-    be used.
-    """
+    """Listen on a Unix socket until the context ends. Raises ConfigurationError."""
     with ExitStack() as stack:
         try:
             make_directory(path.parent)
             directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             stack.callback(os.close, directory)
-            with _creating_alone(directory, path):
-                _delete_stale(directory, path)
+            with _directory_lock(directory, path):
+                _delete_stale_socket(directory, path)
                 listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-                listener.bind(_address(directory, path.name))
-                stack.callback(_delete, directory, path.name, _identity(directory, path.name))
+                listener.bind(_short_address(directory, path.name))
+                stack.callback(
+                    _delete_unless_replaced, directory, path.name, _identity(directory, path.name)
+                )
                 # chmod ignores the umask. No client can connect before the socket listens.
                 os.chmod(path.name, _MODE, dir_fd=directory)
                 listener.listen(_BACKLOG)
@@ -56,10 +51,7 @@ def unix_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def connect(path: Path, timeout: float) -> socket.socket:
-    """Return a connection to the Unix socket of an agent; raises OSError.
-
-    ``timeout`` is the number of seconds for each operation of the connection.
-    """
+    """Connect to the Unix socket of an agent. Raises OSError."""
     directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         return _connect(directory, path.name, timeout)
@@ -69,10 +61,7 @@ def connect(path: Path, timeout: float) -> socket.socket:
 
 @contextmanager
 def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
-    """Listen on a port at each address of a host name until the context ends.
-
-    Raises ConfigurationError if this is not possible.
-    """
+    """Listen on a port of a host name until the context ends. Raises ConfigurationError."""
     with ExitStack() as stack:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -98,8 +87,8 @@ def tcp_sockets(host: str, port: int) -> Iterator[list[socket.socket]]:
         yield listeners
 
 
-def _address(directory: int, name: str) -> str:
-    """Return a short path of a socket: the address of a socket has at most 107 bytes."""
+def _short_address(directory: int, name: str) -> str:
+    # The address of a socket has at most 107 bytes.
     return f"/proc/self/fd/{directory}/{name}"
 
 
@@ -107,7 +96,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(timeout)
-        connection.connect(_address(directory, name))
+        connection.connect(_short_address(directory, name))
     except BaseException:
         connection.close()
         raise
@@ -115,8 +104,7 @@ def _connect(directory: int, name: str, timeout: float) -> socket.socket:
 
 
 @contextmanager
-def _creating_alone(directory: int, path: Path) -> Iterator[None]:
-    """Hold the lock of the directory; raise ConfigurationError if it stays locked for _PATIENCE."""
+def _directory_lock(directory: int, path: Path) -> Iterator[None]:
     try:
         _lock(directory)
     except BlockingIOError as error:
@@ -141,8 +129,7 @@ def _lock(directory: int) -> None:
     fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def _delete_stale(directory: int, path: Path) -> None:
-    """Delete a socket whose process has ended; raise ConfigurationError for any other file."""
+def _delete_stale_socket(directory: int, path: Path) -> None:
     try:
         found = os.stat(path.name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -169,8 +156,7 @@ def _identity(directory: int, name: str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _delete(directory: int, name: str, identity: tuple[int, int]) -> None:
-    """Delete the agent's socket, unless another file has replaced it."""
+def _delete_unless_replaced(directory: int, name: str, identity: tuple[int, int]) -> None:
     with contextlib.suppress(FileNotFoundError):
         if _identity(directory, name) == identity:
             os.unlink(name, dir_fd=directory)

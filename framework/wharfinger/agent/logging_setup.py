@@ -19,7 +19,7 @@ from wharfinger.exceptions import ConfigurationError
 from wharfinger.masking import mask_handlers
 
 _PRODUCT: Final = "wharfinger"
-#: The levels for standard error if no option sets how to log, by the number of -v given.
+#: Levels by the number of -v given, if no option names an output.
 _BARE_LEVELS: Final = (logging.WARNING, logging.INFO, logging.DEBUG)
 #: The logger of the embedded Placement, which logs with its own request ids.
 _PLACEMENT: Final = "placement"
@@ -27,11 +27,7 @@ _RATE_LIMIT: Final = ("burst", "interval", "except_level")
 
 
 def configure(conf: cfg.ConfigOpts, verbose_level: int = 0, log_file: str | None = None) -> None:
-    """Set up the logging of this process, and replace the former handlers.
-
-    ``verbose_level`` is the number of -v given, ``log_file`` the file of --log-file. Raises
-    ConfigurationError; the logging then stays as it is.
-    """
+    """Set up the logging of this process. Raises ConfigurationError."""
     section = LoggingSection.read(conf)
     debug = section.debug or verbose_level >= len(_BARE_LEVELS) - 1
     is_bare = not section.names_output
@@ -109,11 +105,7 @@ def _limit_rate(burst: int, interval: int, except_level: str) -> None:
 
 
 def _add_request_id(record: logging.LogRecord) -> bool:
-    """Add the cycle's request id to a log record, unless the embedded Placement logs it.
-
-    Return True: this filter drops no records.
-    """
     if record.name.partition(".")[0] != _PLACEMENT:
         current = request_id.current()
         record.context = {"request_id": current} if current else {}
-    return True
+    return True  # keep the record

@@ -1,4 +1,4 @@
-"""Metrics of the agent for Prometheus, computed from its status at each request."""
+"""Metrics of the agent for Prometheus."""
 
 import re
 import time
@@ -20,11 +20,11 @@ from wharfinger.agent import health
 from wharfinger.agent.schedule import CycleType
 from wharfinger.agent.status import AgentStatus, InstanceStatus, State
 
-#: The label of all reservations whose reason has no label.
+#: The label of the other reasons.
 OTHER_REASONS: Final = "other reasons"
-#: The largest number of reasons of a driver instance that get a label.
+#: The largest number of labels of a driver instance.
 REASONS: Final = 40
-#: A reason that can be a label: a few words. Another text of a driver may contain names.
+#: Reasons that can be labels. Other texts of drivers may contain names.
 _LABEL: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}\Z")
 _CYCLES: Final = {
     CycleType.FULL: "full",
@@ -38,10 +38,7 @@ def _clocks() -> tuple[float, float]:
 
 
 class Metrics:
-    """Makes the page of metrics from the status of the agent.
-
-    ``clocks`` returns the present values of ``time.monotonic()`` and ``time.time()``.
-    """
+    """Makes the page of metrics from the status of the agent."""
 
     def __init__(
         self,
@@ -53,7 +50,7 @@ class Metrics:
         ProcessCollector(registry=self._registry)
 
     def page(self, accept: str) -> tuple[str, bytes]:
-        """Return the content type and the page; ``accept`` is the header of the HTTP request."""
+        """Return the content type and the page for the HTTP header Accept."""
         encode, content_type = choose_encoder(accept)
         return content_type, encode(self._registry)
 
@@ -67,7 +64,7 @@ class _StatusCollector(Collector):
         self._labels: Final = _ReasonLabels()
 
     def describe(self) -> Iterable[Metric]:
-        """Return no metrics, so that registering the collector does not read the status."""
+        # Otherwise, registering the collector would read the status.
         return ()
 
     def collect(self) -> Iterator[Metric]:
@@ -108,17 +105,10 @@ class _StatusCollector(Collector):
 
 
 class _ReasonLabels:
-    """Labels for reasons of reservations.
-
-    A driver instance has at most REASONS labels. Further reasons, and reasons that may contain
-    names, have the label OTHER_REASONS.
-    """
-
     def __init__(self) -> None:
         self._known: Final[dict[str, set[str]]] = {}
 
     def label(self, instance: str, reason: str) -> str:
-        """Return the label of a reason: the text before " (", or OTHER_REASONS."""
         label = reason.partition(" (")[0]
         known = self._known.setdefault(instance, set())
         if label not in known:
@@ -152,7 +142,6 @@ def _agent_metrics(status: AgentStatus, offset: float) -> Iterator[Metric]:
 
 
 def _health(status: AgentStatus, now: float) -> Metric:
-    """Return a metric with the results of the checks of /health."""
     family = GaugeMetricFamily(
         "wharfinger_health_check",
         "1 for the status of a check of /health, 0 for its other statuses.",

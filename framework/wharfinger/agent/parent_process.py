@@ -1,4 +1,4 @@
-"""End a child process of the agent when the agent ends, even if the agent is killed."""
+"""End a child process of the agent together with the agent."""
 
 import ctypes
 import os
@@ -9,11 +9,8 @@ from typing import Final
 _PR_SET_PDEATHSIG: Final = 1
 
 
-def end_with(parent: int) -> None:
-    """Make the kernel kill this process when its parent ends.
-
-    Exit at once if the parent is no longer the process ``parent``.
-    """
+def end_with(parent_pid: int) -> None:
+    """End this process when its parent process ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # the parent has ended already
+    if os.getppid() != parent_pid:  # the parent has ended already
         os._exit(1)

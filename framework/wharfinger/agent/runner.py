@@ -1,4 +1,4 @@
-"""Interface of the runner of a driver instance: a thread of the agent, or a separate process."""
+"""Interface of the runner of a driver instance."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ from wharfinger.agent.status import InstanceStatus
 
 
 class Runner(Protocol):
-    """Runs one driver instance. The main thread of the agent calls the methods."""
+    """Runs one driver instance."""
 
     @property
     def name(self) -> str:
@@ -16,10 +16,10 @@ class Runner(Protocol):
         """Start the driver instance."""
 
     def check(self) -> None:
-        """Log if the driver instance hangs; restart its process if that is necessary."""
+        """Check the driver instance, and act if it does not work."""
 
     def stop(self) -> None:
-        """Tell the driver instance to end after the cycle in progress; do not restart it."""
+        """Tell the driver instance to end, and do not restart it."""
 
     def has_ended(self) -> bool:
         """Return whether the driver instance has ended."""
@@ -28,4 +28,4 @@ class Runner(Protocol):
         """End the driver instance at once, if that is possible."""
 
     def status(self) -> InstanceStatus:
-        """Return the present status; any thread may call this method."""
+        """Return the present status. Any thread may call this method."""

@@ -5,14 +5,13 @@ from typing import Final
 
 from wharfinger.conf import AgentSection
 
-#: The shortest and the longest time, in seconds, from the start of a failed attempt to the next
-#: one.
+#: The shortest and the longest time between the starts of two attempts, in seconds.
 FIRST_RETRY: Final = 1.0
 LONGEST_RETRY: Final = 30.0
 
 
 class CycleType(StrEnum):
-    """The types of cycles; each type also does the work of the types after it."""
+    """Types of cycles; each type includes the work of the later types."""
 
     FULL = "full cycle"
     DRIFT = "drift cycle"
@@ -20,34 +19,26 @@ class CycleType(StrEnum):
 
 
 class Backoff:
-    """Seconds between the starts of two attempts, after failures.
-
-    The time begins with FIRST_RETRY, and doubles with each failure up to ``longest``, but at
-    most LONGEST_RETRY.
-    """
+    """Seconds between the starts of failed attempts, which grow to a limit."""
 
     def __init__(self, longest: float = LONGEST_RETRY) -> None:
         self._longest: Final = min(longest, LONGEST_RETRY)
         self._failures = 0
 
     def failed(self) -> float:
-        """Count a failed attempt; return the seconds from its start to that of the next one."""
+        """Count a failed attempt; return the seconds from its start to the next."""
         # A float cannot hold higher powers.
         interval = FIRST_RETRY * 2.0 ** min(self._failures, 60)
         self._failures += 1
         return min(interval, self._longest)
 
     def succeeded(self) -> None:
-        """Reset the interval to the shortest one."""
+        """Reset the interval."""
         self._failures = 0
 
 
 class Timetable:
-    """Times at which the cycles of one driver instance are due, in seconds of a monotonic clock.
-
-    The first full cycle is due at once. Until it succeeds, no other cycle is due. A failed cycle is
-    due again after a backoff.
-    """
+    """Plans the cycles of a driver instance, in seconds of a monotonic clock."""
 
     def __init__(self, section: AgentSection) -> None:
         self._intervals: Final = {
@@ -65,15 +56,12 @@ class Timetable:
         return min(self._due.values())
 
     def due(self, now: float) -> CycleType | None:
-        """Return the first cycle type, in the order of CycleType, that is due, or None.
-
-        The caller must start this cycle at once.
-        """
+        """Return the type of the cycle to start now, or None."""
         self._began = now
         return next((kind for kind in CycleType if self._due.get(kind, now + 1) <= now), None)
 
     def ended(self, kind: CycleType, now: float, *, failed: bool = False) -> None:
-        """Plan the next cycles after the end of a cycle of this type."""
+        """Plan the next cycles after a cycle has ended."""
         if failed:
             interval = self._backoffs[kind].failed()
             if kind is CycleType.POLL:

@@ -1,4 +1,4 @@
-"""Shared memory in which the process of a driver instance shows its work to the agent."""
+"""Shared memory between the agent and the process of a driver instance."""
 
 import mmap
 import os
@@ -30,7 +30,7 @@ _SIZE: Final = 1024 * 1024
 
 
 def create() -> BinaryIO:
-    """Create the shared memory of a driver instance as an open file. Raises OSError."""
+    """Return new shared memory as an open file. Raises OSError."""
     page = open(os.memfd_create("wharfinger-report"), "wb")  # noqa: PTH123, SIM115 - no path
     page.truncate(_SIZE)
     return page
@@ -51,7 +51,7 @@ class ReportWriter:
 
     @contextmanager
     def calling(self, operation: str) -> Iterator[None]:
-        """Write that a call to the driver is in progress, for the duration of a block."""
+        """Show the agent, during a block, that a driver call is in progress."""
         self._calls.append((time.monotonic(), operation.encode()[:_OPERATION_BYTES]))
         _CALL.pack_into(self._page, _CALL_START, *self._calls[-1])
         try:
@@ -62,7 +62,7 @@ class ReportWriter:
             _CALL.pack_into(self._page, _CALL_START, *call)
 
     def publish(self, report: InstanceReport) -> None:
-        """Write a report to the shared memory, over the former one."""
+        """Write a report over the former report."""
         data = status.encode(report)
         with self._lock:
             _REPORT.pack_into(self._page, _REPORT_START, len(data), zlib.crc32(data))
@@ -70,10 +70,7 @@ class ReportWriter:
 
 
 class ReportReader:
-    """Reads, in any thread of the agent, the shared memory of a driver instance's process.
-
-    A damaged time, such as one in the future, is read as 0.
-    """
+    """Reads the shared memory, in any thread of the agent."""
 
     def __init__(self, descriptor: int) -> None:
         self._page: Final = mmap.mmap(descriptor, _SIZE, access=mmap.ACCESS_READ)
@@ -88,12 +85,12 @@ class ReportReader:
         return printable(operation.rstrip(b"\0").decode(errors="replace")), _past(began)
 
     def alive_at(self) -> float | None:
-        """Return ``time.monotonic`` of the last sign of life; None before the first one."""
+        """Return the time of the last sign of life; None before the first."""
         (moment,) = _ALIVE.unpack_from(self._page)
         return _past(moment) if moment else None
 
     def report(self) -> InstanceReport:
-        """Return the latest report that is complete and valid; an empty one before the first."""
+        """Return the latest valid report; an empty one before the first."""
         length, checksum = _REPORT.unpack_from(self._page, _REPORT_START)
         if checksum != self._checksum and length <= _SIZE - _DATA_START:
             data = self._page[_DATA_START : _DATA_START + length]

@@ -9,10 +9,7 @@ PATIENCE: Final = 1.0
 
 
 class StandardError:
-    """Stream of a log handler that drops a line if the pipe, socket or terminal stays full.
-
-    A later line states how many lines were dropped.
-    """
+    """Stream for log handlers that drops lines while standard error is blocked."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor: Final = descriptor

@@ -1,6 +1,6 @@
 """Status of the agent and of its driver instances, as values.
 
-Times are in seconds of ``time.monotonic()``, which all processes of a machine share.
+Times are in seconds of ``time.monotonic()``.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,18 @@ class State(StrEnum):
     #: It has not completed a full cycle since it was started.
     STARTING = "starting"
     RUNNING = "running"
-    #: A call to its driver has not returned, or its process has shown no sign of life, for
-    #: ``hang_timeout``. The agent ends it.
+    #: Its driver or its process hangs.
     WEDGED = "wedged"
     #: It has ended, and will be restarted.
     ENDED = "ended"
-    #: It has ended several times in a row, each time soon after its start.
+    #: It has ended several times in a row.
     CRASH_LOOP = "crash loop"
     STOPPING = "stopping"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleCounts:
-    """Numbers and times of the cycles of one type since the driver instance was started."""
+    """Statistics of the cycles of one type since the start of the instance."""
 
     completed: int = 0
     failed: int = 0
@@ -54,7 +53,7 @@ class ReservationCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderCounts:
-    """Numbers of the providers of a driver instance, by state. ``published`` counts all of them."""
+    """Numbers of the published providers of a driver instance."""
 
     published: int = 0
     reserved: int = 0
@@ -79,8 +78,7 @@ class InstanceReport:
     cycles: Mapping[CycleType, CycleCounts] = field(default_factory=dict)
     providers: ProviderCounts = ProviderCounts()
     reservations: Mapping[str, ReservationCount] = field(default_factory=dict)
-    #: The problems of the last full cycle or failed start, or of a later cycle with problems. The
-    #: error of a failed cycle is in ``cycles``.
+    #: Without the errors of failed cycles, which are in ``cycles``.
     problems: tuple[str, ...] = ()
     #: The number of trees that another process changed at the same time.
     conflicts: int = 0
@@ -88,14 +86,14 @@ class InstanceReport:
     requests: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     #: The number of cycles in a row in which Placement did not answer.
     unreachable_cycles: int = 0
-    #: The number of reservations, and the sum of their times from the start of the cycle that found
-    #: the change until Placement had the reservation.
+    #: The number of reservations, and the sum of the seconds from the starts of their cycles until
+    #: Placement had them.
     reserving_count: int = 0
     reserving_seconds: float = 0.0
 
     @property
     def has_published(self) -> bool:
-        """Return whether the instance has completed a full cycle since it was started."""
+        """Return whether the instance has completed a full cycle since its start."""
         counts = self.cycles.get(CycleType.FULL)
         return counts is not None and counts.completed > 0
 
@@ -111,11 +109,11 @@ class InstanceStatus:
     started_at: float
     #: The end of the last completed cycle by type, also from before a restart.
     completed_at: Mapping[CycleType, float] = field(default_factory=dict)
-    #: None if the instance runs in a thread of the agent, and while no process runs.
+    #: None without a process of its own.
     pid: int | None = None
     #: The number of starts after the first one.
     restarts: int = 0
-    #: How it ended last, such as "exit code 3" or "signal SIGSEGV", and when it will be restarted.
+    #: How it ended last, such as "exit code 3", and when it will be restarted.
     last_end: str = ""
     next_start_at: float | None = None
     #: The call to its driver in progress, "" without one, and the start of this call.
@@ -124,7 +122,7 @@ class InstanceStatus:
     report: InstanceReport = InstanceReport()
 
     def with_report(self, report: InstanceReport) -> "InstanceStatus":
-        """Return this status with a newer report, and update ``completed_at`` from it."""
+        """Return this status with a newer report."""
         completed = {
             kind: counts.completed_at
             for kind, counts in report.cycles.items()
@@ -135,7 +133,7 @@ class InstanceStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Intervals:
-    """Seconds between cycles, by type, and ``hang_timeout``."""
+    """Configured intervals and timeouts of the agent, in seconds."""
 
     poll: float
     drift: float
@@ -145,7 +143,7 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentStatus:
-    """Status of an agent and of all its driver instances."""
+    """Status of an agent and of its driver instances."""
 
     started_at: float
     #: The time of the agent's last check of its instances.
@@ -155,12 +153,10 @@ class AgentStatus:
     is_stopping: bool = False
     #: The number of configurations that were accepted after the first one.
     reloads: int = 0
-    #: The problems for which the last new configuration was refused, "" if it was accepted; and the
-    #: time of either.
+    #: Why the last new configuration was refused ("": accepted), and when either happened.
     refused_reload: str = ""
     reloaded_at: float | None = None
-    #: The error of the last report of the host's service, "" after a success; and the time of the
-    #: report.
+    #: The error of the last report of the host's service ("": success), and its time.
     service_error: str = ""
     service_reported_at: float | None = None
 

@@ -1,4 +1,4 @@
-"""Client that reads the agent's status from the Unix socket on the same host."""
+"""Read the status of an agent on the same host."""
 
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
@@ -18,8 +18,8 @@ _OK: Final = 200
 
 
 def read_status(path: Path) -> AgentStatus:
-    """Return the status of the agent that listens on a socket; raises WharfingerError."""
-    connection = _Connection(path)
+    """Return the status of the agent behind a Unix socket. Raises WharfingerError."""
+    connection = _UnixConnection(path)
     try:
         connection.request("GET", "/status")
         response = connection.getresponse()
@@ -64,9 +64,7 @@ def read_status(path: Path) -> AgentStatus:
         ) from error
 
 
-class _Connection(HTTPConnection):
-    """An HTTP connection over a Unix socket."""
-
+class _UnixConnection(HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost")
         self._path: Final = path

@@ -19,27 +19,26 @@ _STATUS_SIZE: Final = 2048
 
 
 class SystemdNotifier:
-    """Notifies systemd of the agent's state; without systemd it sends nothing.
+    """Notifies systemd about the agent, or does nothing without systemd.
 
-    The constructor removes systemd's variables from ``environment``. ``watchdog_interval`` is the
-    number of seconds between two calls of ``alive``; None without a watchdog. Only one thread at a
-    time may call a method.
+    The constructor removes systemd's variables from ``environment``.
     """
 
     def __init__(self, environment: MutableMapping[str, str]) -> None:
         self._problems: Final = Problems("systemd")
         self._address: Final = environment.pop("NOTIFY_SOCKET", None)
+        #: Seconds between two calls of ``alive``; None without a watchdog.
         self.watchdog_interval: Final = self._read_watchdog(
             environment.pop("WATCHDOG_USEC", None), environment.pop("WATCHDOG_PID", None)
         )
         self._status: str | None = None
 
     def ready(self) -> None:
-        """Notify that the agent has started, or has read its configuration again."""
+        """Notify that the agent is ready."""
         self._send("READY=1")
 
     def reloading(self) -> None:
-        """Notify that the agent begins to read its configuration again."""
+        """Notify that the agent begins to reload its configuration."""
         # systemd uses this time to ignore messages from before its request to reload.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
@@ -54,7 +53,7 @@ class SystemdNotifier:
             self._status = text if self._send(f"STATUS={line}") else None
 
     def alive(self) -> None:
-        """Reset the watchdog's timer, if there is a watchdog."""
+        """Reset the timer of the watchdog, if there is one."""
         if self.watchdog_interval is not None:
             self._send("WATCHDOG=1")
 

@@ -1,4 +1,4 @@
-"""Keep the report of a driver instance up to date while its cycles run."""
+"""Make the report of a driver instance about its cycles."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -21,8 +21,7 @@ from wharfinger.providers.plan import SetInventories, Step
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_result import CycleResult
 
-#: The largest numbers of problems in a report, of characters of each, and of reasons of
-#: reservations.
+#: The largest numbers of problems, of characters of each, and of reasons of reservations.
 _PROBLEMS: Final = 20
 _LONGEST: Final = 500
 _REASONS: Final = 50
@@ -31,10 +30,7 @@ OTHER_REASONS: Final = "other reasons"
 
 
 class WorkReport:
-    """Makes the InstanceReport of one driver instance from the events of its cycles.
-
-    ``client`` counts the requests of the instance to Placement.
-    """
+    """Makes the report of a driver instance from its cycles."""
 
     def __init__(self, client: PlacementClient) -> None:
         self._client: Final = client
@@ -69,17 +65,14 @@ class WorkReport:
             )
 
     def failed(self, error: BaseException) -> None:
-        """Note that the cycle in progress failed, or that none could be started."""
+        """Note that a cycle or the start of the instance failed."""
         if self._report.cycle is None:
             self._report = replace(self._report, problems=_texts([error]))
         counts = self._counts()
         self._end(replace(counts, failed=counts.failed + 1, error=_text(error)), [error])
 
     def completed(self, result: CycleResult, records: Mapping[str, Record]) -> None:
-        """Note that the cycle in progress has ended, perhaps with problems.
-
-        ``records`` are the provider records of the driver instance after the cycle.
-        """
+        """Note the result of the cycle in progress."""
         kind, began = self._report.cycle, self._report.cycle_began_at
         counts, now = self._counts(), time.monotonic()
         is_listing = kind is CycleType.FULL
@@ -125,14 +118,10 @@ class WorkReport:
             cycle_began_at=None,
             cycles=cycles,
             requests=requests,
-            unreachable_cycles=self._unreachable_cycles(errors),
+            unreachable_cycles=self._count_unreachable_cycles(errors),
         )
 
-    def _unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
-        """Return the new number of cycles in a row in which Placement did not answer.
-
-        A cycle without requests does not change the number.
-        """
+    def _count_unreachable_cycles(self, errors: Iterable[BaseException]) -> int:
         before = self._requests_before
         statuses = {
             status

@@ -29,20 +29,19 @@ _NAMED: Final = 10
 
 
 class Reporter(Protocol):
-    """Receives the reports of a driver instance, and shows the calls to its driver."""
+    """Receives the reports of a driver instance."""
 
     def calling(self, operation: str) -> AbstractContextManager[object]:
-        """Show that a call to the driver is in progress, for the duration of a block."""
+        """Show, during a block, that a driver call is in progress."""
 
     def publish(self, report: InstanceReport) -> None:
-        """Replace the former report by this one."""
+        """Replace the former report."""
 
 
 class Worker:
-    """Runs the cycles of a driver instance, one after the other, until it is stopped.
+    """Runs the cycles of one driver instance.
 
-    No other process may run this driver instance at the same time. ``client`` is only for this
-    instance. ``reporter`` gets each new report, and shows the calls to the driver.
+    No other process may run this driver instance at the same time.
     """
 
     def __init__(
@@ -64,11 +63,11 @@ class Worker:
         self._stopping: Final = Event()
 
     def stop(self) -> None:
-        """End ``run`` after the cycle in progress; any thread may call this method."""
+        """Let ``run`` end after the cycle in progress."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Load the driver, and run cycles until ``stop`` is called; after an error, try again."""
+        """Run cycles until ``stop`` is called, also after errors."""
         driver_calls.in_progress.set(self._reporter.calling)
         backoff = Backoff(self._section.drift_interval)
         while not self._stopping.is_set():
@@ -77,7 +76,7 @@ class Worker:
                 self._serve()
             except BaseException as error:
                 # This isolates other instances from the driver, even if it calls sys.exit().
-                self._problems.found("start", [error], is_whole=True)
+                self._problems.found("start", [error], ends_check=True)
                 self._report.failed(error)
             self._reporter.publish(self._report.current)
             self._stopping.wait(max(0.0, began + backoff.failed() - time.monotonic()))
@@ -115,7 +114,6 @@ class Worker:
 
     @same_request()
     def _run_cycle(self, cycle: Reconciler, kind: CycleType) -> bool:
-        """Run a cycle, log and report its result; return False if it failed or met an outage."""
         runs: dict[CycleType, Callable[..., CycleResult]] = {
             CycleType.FULL: cycle.sync,
             CycleType.DRIFT: cycle.drift,
@@ -153,7 +151,7 @@ class Worker:
         outages = [problem for problem in problems if is_outage(problem)]
         others = [problem for problem in problems if problem not in outages]
         failure = [error] if error is not None else outages
-        self._problems.found(kind, failure, is_whole=True)
+        self._problems.found(kind, failure, ends_check=True)
         if kind is CycleType.FULL and not failure:
             self._problems.found(CycleType.DRIFT)  # a full cycle does all that a drift cycle does
         if result is not None and kind is CycleType.FULL:

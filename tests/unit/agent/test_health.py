@@ -339,7 +339,7 @@ def test_health_is_no_better_than_that_of_one_instance(status: AgentStatus) -> N
 def test_health_as_json_has_a_time_in_each_check_and_no_text_of_drivers(
     status: AgentStatus,
 ) -> None:
-    body = health(status, NOW).as_json(NOW, clock=1_700_000_000.0)
+    body = health(status, NOW).as_json(NOW, epoch_now=1_700_000_000.0)
     text = json.dumps(body)
 
     assert set(body) == {"status", "description", "checks"}
@@ -356,7 +356,7 @@ def test_health_as_json_has_a_time_in_each_check_and_no_text_of_drivers(
 
 
 def test_health_as_json_has_the_time_of_the_fact() -> None:
-    body = health(agent(), NOW).as_json(NOW, clock=1_700_000_000.0)
+    body = health(agent(), NOW).as_json(NOW, epoch_now=1_700_000_000.0)
 
     assert body["status"] == "pass"
     assert body["checks"]["driver_instance:full_cycle"] == [

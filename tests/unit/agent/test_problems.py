@@ -168,7 +168,7 @@ def test_outage_is_one_problem_for_all_requests_and_errors(
     outage: tuple[WharfingerError, ...],
 ) -> None:
     for number, one in enumerate((*outage, *outage)):
-        problems.found(("full", "poll")[number % 2], [one], is_whole=True)
+        problems.found(("full", "poll")[number % 2], [one], ends_check=True)
     problems.found("full")
     assert told(caplog) == [("WARNING", f"metal: {outage[0]}")]
 
@@ -198,8 +198,8 @@ def test_outages_of_two_dependencies_begin_and_end_independently(
     problems: Problems, caplog: pytest.LogCaptureFixture
 ) -> None:
     away, refused = placement(PlacementUnavailable, "refused"), backend("refused")
-    problems.found("full", [refused], is_whole=True)
-    problems.found("drift", [away], is_whole=True)
+    problems.found("full", [refused], ends_check=True)
+    problems.found("drift", [away], ends_check=True)
     problems.found("full")
 
     assert [text for _, text in told(caplog)] == [
