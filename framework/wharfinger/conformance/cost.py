@@ -13,8 +13,7 @@ from wharfinger.conformance.subject import Subject
 
 #: Processor times below this are too short to be compared, in units of ``processor_time_of``.
 _SHORT: Final = 100.0
-#: The most by which the increase of a linear time grows when the things double; a quadratic one
-#: grows by 4.
+#: The most by which the increase of a linear time grows when the things double.
 _INCREASE_OF_TIME: Final = 2.6
 #: A time that grows by more than this when the things double is not linear; 4 is quadratic.
 _GROWTH_OF_TIME: Final = 2.5

@@ -14,7 +14,7 @@ from typing import Final
 #: The number of beginnings and ends of calls, and the _Party of the driver and of the harness.
 _PAGE: Final = struct.Struct("Qq48sq48s")
 _NAME_BYTES: Final = 48
-#: The value of ``running`` if neither the driver nor the harness runs.
+#: ``running`` if neither the driver nor the harness runs.
 _KIT: Final = "the kit"
 
 
@@ -162,7 +162,6 @@ def _seconds_waited_for_processor(pid: int) -> Mapping[int, float]:
 
 @dataclass
 class _Party:
-    #: The number of calls in progress.
     calls: int = 0
     #: The method of the call that began or ended last.
     method: str = ""

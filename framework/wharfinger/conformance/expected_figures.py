@@ -1,4 +1,4 @@
-"""Compare figures in Placement with those that the harness reads from the backend."""
+"""Compare totals and traits in Placement with those that the harness reads from the backend."""
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Expected
@@ -23,7 +23,7 @@ def see_as_expected(subject: Subject, contents: Contents) -> None:
 
 
 def see_figures(subject: Subject, contents: Contents) -> None:
-    """Raise Violation unless Placement has the figures of ``Harness.expected``.
+    """Raise Violation unless Placement has the totals and traits of ``Harness.expected``.
 
     Raises NotShown.
     """

@@ -26,8 +26,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import Provider
 from wharfinger.providers.full_reservation import reserve_fully
 
-#: Seconds in which polls of the change feed must name a change: in the reference, and in a play
-#: with faults.
+#: Seconds in which polls must show a change: in the reference, and in a play with faults.
 _POLLS: Final = 5.0
 _POLLS_AFTER_A_FAULT: Final = 15.0
 #: Seconds between two polls, and between two checks of whether a call has met its fault.
@@ -46,7 +45,6 @@ _SLOW: Final = 3.0
 _SLOWEST: Final = 3
 #: Further full cycles for a step that ends differently from the reference.
 _MORE: Final = 4
-#: The expected contents of Placement in a violation.
 _AS_IN_REFERENCE: Final = "no difference from a run without faults"
 
 
@@ -121,11 +119,9 @@ class Step:
 
     #: The change, such as "add node-3".
     name: str
-    #: The driver's calls to its backend.
     calls: Sequence[str]
     #: The same calls, each with the type of its cycle: "sync: GET /nodes".
     typed_calls: Sequence[str]
-    #: The contents of Placement after each cycle.
     after_cycles: Sequence[Contents]
     #: The providers that a poll, not a later cycle, changed to their state after the step.
     shown_by_polls: Contents = field(default_factory=dict)
@@ -147,7 +143,6 @@ class Reference:
     things: Sequence[str]
     #: Whether a reset of the harness brings the same names and uuids each time.
     has_stable_names: bool
-    #: The seconds that the play waited for the harness.
     harness_seconds: float = 0.0
 
     @property
@@ -232,7 +227,7 @@ class History:
         self._faults: Final = {case.fault for case in cases}
         #: The cases whose call was made so far.
         self.met: Final[list[Case]] = []
-        #: Seconds that were spent on waiting for the harness.
+        #: Seconds of waiting for the harness.
         self.waited = 0.0
         #: The case whose late answer has not arrived yet.
         self._late: Case | None = None
@@ -241,7 +236,6 @@ class History:
         self._freed: set[str] = set()
         self.steps: list[Step] = []
         self._last: Contents = {}
-        #: The problems of the last cycle.
         self._problems: Sequence[str] = ()
         #: Whether the driver needed more cycles than in the reference.
         self._is_slow = False
@@ -325,8 +319,6 @@ class History:
         """Release the call if the fault of the case lets it hang."""
         if case.fault is Fault.HANG:
             self._subject.harness.expect()
-
-    # Cycles.
 
     def _cycle(self, cycle_type: str, case: Case | None) -> None:
         if case is None or case in self.met:

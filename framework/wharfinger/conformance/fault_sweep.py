@@ -37,13 +37,11 @@ class Attempt:
 
     #: The call that met the fault; None if the cycle made fewer calls.
     call: str | None = None
-    #: All calls of the cycle.
     calls: Sequence[str] = ()
     #: The contents of Placement while the call hung; None if it did not hang.
     contents_while_hung: Contents | None = None
     #: The names of the providers whose removal the cycle has scheduled.
     pending_removals: Sequence[str] = ()
-    #: Whether the cycle raised an error or reported a problem.
     failed: bool = False
 
 
@@ -51,7 +49,6 @@ class Attempt:
 class _Seen:
     when: str
     contents: Contents
-    #: Whether the cycle had ended without a problem.
     ended_well: bool = False
 
 

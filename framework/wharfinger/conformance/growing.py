@@ -9,7 +9,6 @@ from typing import Final
 from wharfinger.conformance.exceptions import NotShown
 from wharfinger.conformance.subject import Subject
 
-#: The first number of things to grow to.
 _FIRST: Final = 8
 #: Seconds that one number of things may take if it is below ``least``.
 _LONGEST: Final = 12.0

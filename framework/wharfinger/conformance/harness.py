@@ -48,7 +48,7 @@ class OldLayout:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The figures that a thing's provider must have, read without the driver."""
+    """The totals and traits that a thing's provider must have, read without the driver."""
 
     #: All resource classes of the provider with their totals.
     totals: Mapping[str, int]
@@ -181,7 +181,7 @@ class Harness(abc.ABC):
         return [value for value in vars(self).values() if isinstance(value, Proxy)]
 
     def expected(self) -> Mapping[str, Expected]:
-        """Return the present figures of each thing that is not busy, read from the backend.
+        """Return the present totals and traits of each thing that is not busy, from the backend.
 
         Without this method, the kit does not find a driver that publishes constants.
         """

@@ -47,7 +47,6 @@ class IdleObserver:
         self._calls = 0
         #: The number of the call in progress, and the ids of its thread in Python and in Linux.
         self._call: tuple[int, int, int] | None = None
-        #: The number of waits, by the line.
         self._waits: Counter[str] = Counter()
 
     def before(self, method: str) -> None:

@@ -12,7 +12,7 @@ from wharfinger.exceptions import printable
 from wharfinger.scheduling.explanation import NAMED, Explanation, Held, Part, Step, TreeStage
 from wharfinger.scheduling.provider_details import Reserved
 
-#: Texts for the providers that a condition excludes; ``_excluded`` has those for CLASS and OWNER.
+#: ``_excluded`` has the texts for CLASS and OWNER.
 _EXCLUDED: Final = {
     Step.TREE: "in another tree",
     Step.AGGREGATES: "in the wrong aggregates",

@@ -44,7 +44,7 @@ _BEATS: Final = 3
 _FEW: Final = 3
 _UNREACHABLE: Final = (ObjectError, PlacementError, StateError)
 
-#: Called with each step of a job: the name of the step, and details for the operator.
+#: Takes the name of a step of a job, and details for the operator.
 OnStep = Callable[[str, str], None]
 
 
@@ -173,10 +173,9 @@ class _Work:
     reservations: Reservations
     driver: ComputeDriver
     provider: ProviderSummary
-    #: The providers of the device.
     scope: Sequence[ProviderSummary]
     job: DeviceJob
-    #: The job stores several times within this time that it is in progress.
+    #: The job stores several times in it that it is in progress.
     down_time: timedelta
     report: OnStep
     #: The owner traits of the providers, by provider uuid.
