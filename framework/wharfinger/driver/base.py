@@ -21,7 +21,7 @@ Allocations = dict[str, dict[str, Any]]
 class ComputeDriver(abc.ABC):
     """Base class of drivers; each configured driver instance is one object.
 
-    Only the framework sends requests to Placement, and adds owner traits.
+    A driver sends no requests to Placement, and adds no owner traits.
     ``get_available_nodes(refresh=True)`` takes a snapshot of the backend. The driver describes its
     nodes from the snapshot. Only ``program`` may sleep. While the backend fails, a method may wait
     between its attempts, for less than 5 s in all.
