@@ -438,7 +438,7 @@ class DetachmentRefused(WharfingerError):
 
 
 class JobRefused(WharfingerError):
-    """A device job did not start, had no effect on the device, or cannot be resolved."""
+    """A programming job did not start or had no effect, or cannot be resolved."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -448,7 +448,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A device job did not finish, and the operator has to report its outcome."""
+    """A programming job did not finish, and the operator has to report its outcome."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str

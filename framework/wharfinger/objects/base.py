@@ -142,7 +142,7 @@ class WharfingerObject:
         return deepcopy(self)
 
     def obj_attr_is_set(self, attrname: str) -> bool:
-        """Return whether a field has a value; raises AttributeError for an unknown field."""
+        """Return whether a field has a value; raises AttributeError."""
         if attrname not in self.fields:
             raise AttributeError(f"{self.obj_name()} has no field {shown(attrname)}")
         return attrname in self._values
@@ -152,7 +152,7 @@ class WharfingerObject:
         return self._values.get(name)
 
     def obj_set_defaults(self, *attrs: str) -> None:
-        """Set unset fields to their defaults; without names, all that have a default."""
+        """Set unset fields to their defaults."""
         every = (name for name, one in self.fields.items() if one.default is not UnspecifiedDefault)
         for name in attrs or every:
             if name not in self._values:
@@ -183,7 +183,7 @@ class WharfingerObject:
     ) -> None:
         """Convert data of a primitive to an earlier version, in place.
 
-        ``version_manifest`` has the versions of contained objects, by class name.
+        ``version_manifest`` has the versions of contained objects.
         """
         for name, field in self.fields.items():
             if name not in self._values or not isinstance(field, ObjectField | ListOfObjectsField):
@@ -394,10 +394,7 @@ def register(kind: _Kind) -> _Kind:
 
 
 def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
-    """Decorate a method so that it runs in the process that has the database open.
-
-    For a class method, put ``@classmethod`` above this decorator.
-    """
+    """Decorate a method so that it runs in the process that has the database open."""
 
     @functools.wraps(method)
     def call(owner: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -410,7 +407,7 @@ def remotable(method: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Re
 
 
 def versions_within(objname: str, versions: dict[str, str] | None = None) -> dict[str, str]:
-    """Return our versions of a class of objects and of all contained classes, by name."""
+    """Return our versions of a class and of all contained classes, by name."""
     versions = {} if versions is None else versions
     if objname not in versions:
         versions[objname] = REGISTERED[objname].VERSION

@@ -136,7 +136,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
 
     @base.remotable
     def move_to(self, host: str, driver_instance: str) -> None:
-        """Move the nodes, their instances and moves in progress to a driver instance on a host.
+        """Move the nodes, with their instances, to a driver instance on a host.
 
         Raises ConcurrentSave and ObjectNotFound.
         """

@@ -87,9 +87,9 @@ class RecordBatch(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Write all changes, or none if another process has changed a row.
+        """Write all changes, or none; raises ObjectExists.
 
-        Raises ObjectExists, and ConcurrentSave with the uuids of stale nodes and providers.
+        Raises ConcurrentSave with the uuids of stale nodes and providers.
         """
         self.obj_set_defaults()
         self._note_written(write_checked(self._context.db, _TABLES, self._write))

@@ -21,7 +21,7 @@ class Field(Generic[T]):
         self.default: Final = None if nullable and default is UnspecifiedDefault else default
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
-        """Return the value as this field stores it; raises ValueError for an invalid one."""
+        """Return the value as this field stores it; raises ValueError."""
         if value is not None:
             return self._coerce(obj, attr, value)
         if self.nullable:
@@ -37,7 +37,7 @@ class Field(Generic[T]):
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
         """Convert JSON data to a value of the field, not checked yet.
 
-        Raises ValueError, InvalidObject and IncompatibleVersion.
+        Raises ValueError and InvalidObject.
         """
         if value is not None:
             return self._from_primitive(obj, attr, value)
@@ -56,7 +56,7 @@ class Field(Generic[T]):
 
 
 class CheckedList(list[T]):
-    """A list that checks each new element, and raises ValueError for an invalid one."""
+    """A list that checks each new element; raises ValueError."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Iterable[Any] = ()) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class CheckedList(list[T]):
 
 
 class CheckedDict(dict[str, T]):
-    """A dict that checks each new item, and raises ValueError for an invalid one."""
+    """A dict that checks each new item; raises ValueError."""
 
     def __init__(self, check: Callable[[str, Any], T], values: Mapping[str, Any]) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class CheckedDict(dict[str, T]):
         super().update({key: self._check(key, value) for key, value in new.items()})
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, after adding a missing key with the default."""
+        """Return the value of a key; add a missing key first."""
         if key not in self:
             self[key] = default
         return self[key]

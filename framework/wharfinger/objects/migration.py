@@ -65,9 +65,9 @@ class _Status(field_types.Word):
 
 @register
 class Migration(KeptObject):
-    """A move of an instance; in progress, it holds the resources of the source.
+    """A move of an instance from one node to another.
 
-    - ``uuid``: the uuid of the move and of the consumer that holds the source's allocation.
+    - ``uuid``: the uuid of the move, and of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.
     - ``migration_type``: one of MIGRATION_TYPES.
     - ``status``: one of MIGRATION_STATUSES; an impossible next status raises ValueError.
@@ -76,7 +76,7 @@ class Migration(KeptObject):
     - ``dest_compute``, ``dest_node``: those of the destination, None while unknown.
     - ``old_flavor``, ``new_flavor``: the flavors at the source and at the destination.
     - ``created_at``: when the move was created, in UTC.
-    - ``updated_at``: when the move was last saved after its creation, in UTC; None if never.
+    - ``updated_at``: when the move was last changed, in UTC; None if never.
     - ``revision``: see KeptObject.
     """
 

@@ -193,8 +193,7 @@ class KeptObject(RowObject):
     def save(self) -> None:
         """Write the changed fields of the object.
 
-        Raises ConcurrentSave if another process has saved it since, ObjectNotFound, ObjectExists
-        and InvalidObject.
+        Raises ConcurrentSave, ObjectNotFound, ObjectExists and InvalidObject.
         """
         if self.obj_what_changed():
             with object_errors(type(self), [self]):
@@ -205,8 +204,7 @@ class KeptObject(RowObject):
     def destroy(self) -> None:
         """Delete the object from the database.
 
-        Raises ConcurrentSave if another process has saved it since, ObjectNotFound and
-        InvalidObject.
+        Raises ConcurrentSave, ObjectNotFound and InvalidObject.
         """
         with object_errors(type(self), [self]):
             self._context.db.delete(self.TABLE, self.KEY, {self._kept_key(): self.revision})
@@ -266,10 +264,9 @@ class RowList(base.ObjectList[_Row]):
     @classmethod
     @base.remotable
     def get_by_filters(cls, context: Context, **filters: Any) -> Self:
-        """Return the objects whose fields have these values, oldest first; without filters, all.
+        """Return the objects whose fields have these values, oldest first; by default all.
 
-        A filter may also be a collection of possible values. Raises InvalidObject for an invalid
-        filter.
+        A filter may also be a collection of possible values. Raises InvalidObject.
         """
         for name in filters:
             if name not in cls.KIND.fields or _is_document(cls.KIND.fields[name]):
@@ -373,7 +370,7 @@ def write_checked(
 def stale_keys(
     held: Mapping[str, Mapping[str, Any]], revisions: Mapping[str, int | None]
 ) -> Iterator[str]:
-    """Yield the keys of ``revisions`` whose row in ``held`` is missing or has another revision."""
+    """Yield the keys whose row in ``held`` is missing or has another revision."""
     for key, revision in revisions.items():
         if key not in held or held[key]["revision"] != revision:
             yield key

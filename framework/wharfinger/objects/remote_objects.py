@@ -155,7 +155,7 @@ class RemoteObjects:
 
 
 class ObjectServer:
-    """Answers questions of RemoteObjects in the process that has the database open."""
+    """Answers questions of RemoteObjects."""
 
     def __init__(self, context: Context) -> None:
         self._context: Final = context

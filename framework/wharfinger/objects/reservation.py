@@ -21,15 +21,15 @@ class Reservation(KeptObject):
     - ``uuid``: the uuid of the reservation.
     - ``provider_uuid``: the resource provider.
     - ``reason``: the purpose: cleaning, maintenance, programming, operator, ...
-    - ``holder``: the person, program or operation that holds the reservation.
+    - ``holder``: the person, program or operation that reserves the provider.
     - ``since``: the start, in UTC.
     - ``expected_end``: the expected end, in UTC; None if unknown. The reservation does not end by
       itself.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
-    - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None without
-      one.
-    - ``phase``: the phase of the release, one of RELEASE_PHASES; None without a release.
+    - ``consumer_uuid``: the consumer whose release or lost allocation is the reason; None for other
+      reasons.
+    - ``phase``: one of RELEASE_PHASES; None without a release.
     - ``revision``: see KeptObject.
     """
 

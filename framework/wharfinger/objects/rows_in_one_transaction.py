@@ -1,4 +1,4 @@
-"""Read the state of a driver instance, or of some providers, in one transaction."""
+"""Read the state of a driver instance or of providers, in one transaction."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Self, TypeVar
