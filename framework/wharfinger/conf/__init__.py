@@ -1,4 +1,4 @@
-"""Read and check the configuration. The frozen dataclasses ``...Section`` have its values."""
+"""Read and check the configuration."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -61,10 +61,10 @@ _LINE: Final = re.compile(r""": (['"]).*\1\Z""", re.DOTALL)
 def load(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read the configuration files, and return their options.
+    """Read the configuration, and check the framework's sections.
 
-    Without arguments, oslo.config looks for the files. Raises the first error in them, except in
-    the sections of driver instances: ConfigurationError, ConfigurationFileError.
+    Without arguments, oslo.config looks for the files. Raises ConfigurationError and
+    ConfigurationFileError.
     """
     conf = parse(config_files, config_dirs)
     for problem in problems(conf):
@@ -75,10 +75,7 @@ def load(
 def parse(
     config_files: Sequence[str] | None = None, config_dirs: Sequence[str] | None = None
 ) -> Options:
-    """Read the configuration files as ``load`` does, but do not check the values in them.
-
-    Raises ConfigurationFileError.
-    """
+    """Read the configuration files without checking the values. Raises ConfigurationFileError."""
     conf = Options()
     conf.register_opts(default.OPTIONS)
     conf.register_opts(logging_options.OPTIONS)
@@ -139,10 +136,7 @@ def _check_file(path: Path) -> None:
 
 
 def problems(conf: Options) -> Iterator[WharfingerError]:
-    """Yield the errors in the sections of the framework, and an error for each unknown section.
-
-    The sections of driver instances are not checked.
-    """
+    """Yield the errors in the configuration, except in the sections of driver instances."""
     instances: tuple[str, ...] | None = None
     try:
         instances = DefaultSection.read(conf).enabled_drivers
@@ -174,10 +168,7 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
 
 
 def service_sections(conf: Options, group: str) -> list[str]:
-    """Return the names of a service's section and of the section with its credentials, each once.
-
-    Raises ConfigurationError.
-    """
+    """Return the names of the sections that configure a service. Raises ConfigurationError."""
     credentials = SERVICES[group].read(conf).credentials
     return list(dict.fromkeys((group, credentials or group)))
 

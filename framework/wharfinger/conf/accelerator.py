@@ -25,16 +25,16 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AcceleratorSection:
-    """The options in [accelerator], validated, without the options of keystoneauth."""
+    """The validated options in [accelerator]."""
 
-    #: A file, None for Cyborg.
+    #: None for Cyborg.
     device_profiles: Path | None
-    #: The name of the section with the credentials for Cyborg, None without credentials.
+    #: The name of the section with the credentials for Cyborg, if any.
     credentials: str | None
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         credentials, auth_type = GROUP, None
         if "auth_type" in conf[GROUP]:
@@ -68,7 +68,7 @@ def register_service(conf: cfg.ConfigOpts) -> None:
 
 
 def sample_options() -> list[cfg.Opt]:
-    """Return all options of the section, for the configuration sample."""
+    """Return the options for the configuration sample."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     return [*OPTIONS, *keystone.sample_options(_SERVICE_TYPE)]

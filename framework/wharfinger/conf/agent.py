@@ -1,4 +1,4 @@
-"""Options in [agent]: how the agent runs driver instances, and where it answers requests."""
+"""Options in [agent]."""
 
 import os
 from dataclasses import dataclass
@@ -102,7 +102,7 @@ _HIGHEST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class AgentSection:
-    """The options in [agent], validated."""
+    """The validated options in [agent]."""
 
     #: Seconds between cycles: poll_interval <= drift_interval <= full_interval.
     poll_interval: float
@@ -110,7 +110,7 @@ class AgentSection:
     full_interval: float
     #: An absolute path.
     health_socket: Path
-    #: A host and a port, None if not set.
+    #: A host and a port.
     health_address: tuple[str, int] | None = None
     isolation: Isolation = Isolation.PROCESS
     #: In seconds.
@@ -120,7 +120,7 @@ class AgentSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         _check_intervals({name: values[name] for name in _INTERVALS})
         if not values["hang_timeout"] > 0:  # also true for NaN

@@ -1,4 +1,4 @@
-"""HTTP session of all clients, which limits the size of an answer and the time of a request."""
+"""HTTP sessions that limit the size of answers and the time of requests."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -14,7 +14,7 @@ _MEBIBYTE: Final = 1024 * 1024
 
 
 class AnswerTooLarge(requests.RequestException):
-    """An answer is larger than the limit; keystoneauth raises its own error from this one."""
+    """An answer is larger than the limit. keystoneauth raises its own error from this one."""
 
     def __init__(self, problem: str, url: str, status: int) -> None:
         super().__init__(problem)
@@ -23,7 +23,7 @@ class AnswerTooLarge(requests.RequestException):
 
 
 class RequestTimedOut(requests.RequestException):
-    """A request was not complete in time; keystoneauth does not retry the request."""
+    """A request was not complete in time. keystoneauth does not retry the request."""
 
     def __init__(self, url: str, section: str) -> None:
         super().__init__(f"{url} timed out: no complete answer within [{section}] timeout")
@@ -33,7 +33,7 @@ class BoundedSession(Session):
     """keystoneauth's session, but ``timeout`` limits a whole request."""
 
     def request(self, url: str, method: str, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send a request within ``timeout``, by default that of the session; return the answer."""
+        """Send a request within the timeout; return the answer."""
         timeout = kwargs.get("timeout") or self.timeout
         assert timeout is not None, "the option has a default"
         with request_deadline.within(timeout):
@@ -49,27 +49,25 @@ class SessionLoader(session_loading.Session):
         return BoundedSession
 
 
-class _Bounded:
-    """The body of an answer, at most ``limit`` MiB after decompression."""
-
-    def __init__(self, body: Any, url: str, limit: int, section: str) -> None:
+class _BoundedBody:
+    def __init__(self, body: Any, url: str, limit_mib: int, section: str) -> None:
         self._body: Final = body
         self._url: Final = url
-        self._limit: Final = limit
+        self._limit_mib: Final = limit_mib
         self._section: Final = section
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._body, name)
 
     def stream(self, *args: Any, **kwargs: Any) -> Iterator[bytes]:
-        left = self._limit * _MEBIBYTE
+        left = self._limit_mib * _MEBIBYTE
         try:
             for chunk in self._body.stream(*args, **kwargs):
                 left -= len(chunk)
                 if left < 0:
                     self._body.close()
                     raise AnswerTooLarge(
-                        f"the answer has more than {self._limit} MiB, and was not read to its "
+                        f"the answer has more than {self._limit_mib} MiB, and was not read to its "
                         "end. Check that the URL is the service's; if it is, raise "
                         f"[{self._section}] max_response_size",
                         self._url,
@@ -83,24 +81,20 @@ class _Bounded:
 
 
 class BoundedTransport(TCPKeepAliveAdapter):
-    """keystoneauth's transport, which observes the deadline of a request.
+    """keystoneauth's transport, with a deadline and a size limit."""
 
-    It limits an answer to ``limit`` MiB after decompression. ``section`` is the configuration
-    section with the limits, for errors.
-    """
-
-    def __init__(self, limit: int, section: str) -> None:
-        self._limit: Final = limit
+    def __init__(self, limit_mib: int, section: str) -> None:
+        self._limit_mib: Final = limit_mib
         self._section: Final = section
         super().__init__()
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Create the pools of connections, which observe the deadline."""
+        """Create pools of connections that observe the deadline."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = request_deadline.POOLS
 
     def proxy_manager_for(self, proxy: str, **kwargs: Any) -> Any:
-        """Return the pools of connections for a proxy; only SOCKS proxies ignore the deadline."""
+        """Return the pools of connections for a proxy."""
         manager = super().proxy_manager_for(proxy, **kwargs)
         if not proxy.lower().startswith("socks"):
             manager.pool_classes_by_scheme = request_deadline.POOLS
@@ -109,25 +103,19 @@ class BoundedTransport(TCPKeepAliveAdapter):
     def send(
         self, request: requests.PreparedRequest, *args: Any, **kwargs: Any
     ) -> requests.Response:
-        """Send a request; return the answer, or raise RequestTimedOut.
-
-        Reading the answer may raise RequestTimedOut, too, or AnswerTooLarge.
-        """
+        """Send a request; return the answer. Raises RequestTimedOut."""
         try:
             answer = super().send(request, *args, **kwargs)
         except (OSError, HTTPError) as error:  # requests' own errors are OSErrors
             if request_deadline.is_over():
                 raise RequestTimedOut(request.url or "", self._section) from error
             raise
-        answer.raw = _Bounded(answer.raw, answer.url, self._limit, self._section)
+        answer.raw = _BoundedBody(answer.raw, answer.url, self._limit_mib, self._section)
         return answer
 
 
-def bound(session: Session, limit: int, section: str) -> None:
-    """Let a session observe deadlines, and limit each answer to ``limit`` MiB.
-
-    Errors name the ``section``.
-    """
-    transport = BoundedTransport(limit, section)
+def bound(session: Session, limit_mib: int, section: str) -> None:
+    """Let a session observe deadlines, and limit the size of answers."""
+    transport = BoundedTransport(limit_mib, section)
     for scheme in ("https://", "http://"):
         session.session.mount(scheme, transport)

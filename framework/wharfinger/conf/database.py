@@ -1,4 +1,4 @@
-"""Options in [database]: the database of the versioned objects. Most are options of oslo.db."""
+"""Options in [database], most of them of oslo.db."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class DatabaseSection:
-    """The options in [database], validated."""
+    """The validated options in [database]."""
 
     #: None for the SQLite file in state_path.
     connection: str | None = field(repr=False)
@@ -65,7 +65,7 @@ class DatabaseSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         connection = values.pop("connection") or None
         if connection is not None:

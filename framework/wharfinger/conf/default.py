@@ -75,7 +75,7 @@ def is_instance_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DefaultSection:
-    """The options in [DEFAULT], validated."""
+    """The validated options in [DEFAULT]."""
 
     #: Names of driver instances, each once.
     enabled_drivers: tuple[str, ...]
@@ -85,7 +85,7 @@ class DefaultSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, DEFAULT, OPTIONS)
         instances = tuple(values["enabled_drivers"])
         same: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Options in [<instance>] that all driver instances have, whatever their driver."""
+"""Options in the sections of all driver instances."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -69,7 +69,7 @@ class InstanceSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, name: str) -> Self:
-        """Read the section of a driver instance; raises ConfigurationError."""
+        """Read the section of a driver instance. Raises ConfigurationError."""
         values = read_options(conf, name, OPTIONS)
         return cls(
             name,

@@ -1,4 +1,4 @@
-"""Options of keystoneauth in the section of a service, and the adapter that they configure."""
+"""Options of keystoneauth for a service, and the adapter that they configure."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -46,7 +46,6 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     *loading.get_adapter_conf_options(include_deprecated=False),
     *_OWN_OPTIONS,
 )
-#: Options with a URL.
 _URLS: Final = ("auth_url", "endpoint", "endpoint_override")
 #: Values that keystoneauth inserts into an endpoint, and the auth_types that have no such values.
 _ENDPOINT_VALUES: Final = {"project_id": "p", "tenant_id": "p", "user_id": "u"}
@@ -55,13 +54,13 @@ _WITHOUT_PROJECT: Final = frozenset({"admin_token", "http_basic", "noauth", "non
 
 
 def register(conf: cfg.ConfigOpts, section: str, service_type: str) -> None:
-    """Register keystoneauth's options in the section of a service with this service type."""
+    """Register keystoneauth's options in the section of a service."""
     conf.register_opts(list(OPTIONS), section)
     conf.set_default("service_type", service_type, section)
 
 
 def sample_options(service_type: str) -> list[cfg.Opt]:
-    """Return the options for the configuration sample, with those of the auth_type password."""
+    """Return the options for the configuration sample."""
     return [
         *(
             cfg.StrOpt("service_type", default=service_type, help=one.help)
@@ -74,7 +73,7 @@ def sample_options(service_type: str) -> list[cfg.Opt]:
 
 
 def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | None]:
-    """Return the name of the section with the credentials, and its auth_type (None if unset).
+    """Return the name of the section with the credentials, and the auth_type.
 
     Raises ConfigurationError.
     """
@@ -91,7 +90,7 @@ def read_credentials(conf: cfg.ConfigOpts, section: str) -> tuple[str, str | Non
 
 
 def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
-    """Return the adapter for the service that a section configures; raises ConfigurationError."""
+    """Return the adapter of a configured service. Raises ConfigurationError."""
     try:
         auth = loading.load_auth_from_conf_options(conf, section)
         session = bounded_transport.SessionLoader().load_from_conf_options(conf, section, auth=auth)
@@ -112,7 +111,6 @@ def load_adapter(conf: cfg.ConfigOpts, section: str) -> Adapter:
 
 
 def _wrong_urls(section: str, values: Mapping[str, Any]) -> Iterator[ConfigurationError]:
-    """Yield an error for each URL with an invalid host or port, or with an @ after its host."""
     for key in _URLS:
         if not _is_unambiguous(values.get(key) or ""):
             yield ConfigurationError(
@@ -136,8 +134,6 @@ def _is_unambiguous(url: str) -> bool:
 def _problems(
     section: str, values: Mapping[str, Any], auth_type: str | None
 ) -> Iterator[ConfigurationError]:
-    """Yield an error for each value that would otherwise fail only at the first request."""
-
     def wrong(key: str, problem: str, remedy: str) -> ConfigurationError:
         return ConfigurationError(
             section=section, key=key, value=values[key], problem=problem, remedy=remedy

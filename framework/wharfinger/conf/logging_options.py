@@ -1,6 +1,6 @@
-"""Options in [DEFAULT] for the logging of `wharfinger agent`. They are options of oslo.log.
+"""Options of oslo.log for `wharfinger agent`.
 
-Options that would not mask secrets, or that rotate files, are missing.
+Options that rotate files, or that would not mask secrets, do not belong here.
 """
 
 import logging
@@ -151,16 +151,14 @@ _FILE_NAME: Final = "wharfinger-agent.log"
 
 @dataclass(frozen=True, slots=True)
 class LoggingSection:
-    """The options of oslo.log in [DEFAULT], validated."""
+    """The validated options of oslo.log."""
 
-    #: The log file, None without one.
     file: Path | None
-    #: All these options, by name.
     values: dict[str, Any]
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the options; raises ConfigurationError."""
+        """Read and check the options. Raises ConfigurationError."""
         values = read_options(conf, DEFAULT, OPTIONS)
         for name in _FORMATS:
             _check_format(name, values[name])
@@ -178,7 +176,7 @@ class LoggingSection:
 
     @property
     def names_output(self) -> bool:
-        """Return whether an option sets where to log, or use_json is set."""
+        """Return whether an option sets where to log."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 

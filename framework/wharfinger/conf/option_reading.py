@@ -1,4 +1,4 @@
-"""Read options of a section; errors of oslo.config become errors of this project."""
+"""Read and check the options of a section."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,10 +29,7 @@ def reading(section: str) -> Iterator[None]:
 
 
 def read_options(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """Register the options of a section and return their values, by name.
-
-    Secrets are masked in all later output. Raises ConfigurationError.
-    """
+    """Register the options of a section; return their values. Raises ConfigurationError."""
     conf.register_opts(list(options), None if section == DEFAULT else section)
     return {option.dest: _value(conf, section, option) for option in options}
 
@@ -44,11 +41,14 @@ def _value(conf: cfg.ConfigOpts, section: str, option: cfg.Opt) -> Any:
         _learn_secrets(option, value)
         if value is not None or option.default is None:
             return value
-        problem, remedy = "the value is empty.", _kind(option.type) or "Set a value, or remove it."
+        problem, remedy = (
+            "the value is empty.",
+            _accepted_values(option.type) or "Set a value, or remove it.",
+        )
     except (cfg.ConfigFileValueError, cfg.ConfigSourceValueError) as error:
         problem = "this value cannot be used."
         text = str(error).rpartition(" is not valid: ")[2].rstrip(".")
-        remedy = _kind(option.type) or f"{text[:1].upper()}{text[1:]}."
+        remedy = _accepted_values(option.type) or f"{text[:1].upper()}{text[1:]}."
     except (cfg.Error, RecursionError):
         problem = "the name after a $ is not an option, or refers back to this one."
         remedy = "Use the name of an option, or write $$ for the character $."
@@ -72,8 +72,7 @@ def _learn_secrets(option: cfg.Opt, value: object) -> None:
             learn_url(text)
 
 
-def _kind(wanted: object) -> str:
-    """Return a text about the accepted values; "" if oslo.config's text is good enough."""
+def _accepted_values(wanted: object) -> str:
     if isinstance(wanted, types.Boolean):
         return "It takes true or false."
     if isinstance(wanted, types.Integer) or type(wanted) is types.Float:
@@ -87,10 +86,7 @@ def _kind(wanted: object) -> str:
 
 
 def read_path(section: str, key: str, value: str) -> Path:
-    """Return a path, with ~ as the home directory.
-
-    Raises ConfigurationError if it is not absolute, or has ?, #, % or unprintable characters.
-    """
+    """Return an absolute path; ~ is the home directory. Raises ConfigurationError."""
     try:
         path = Path(value).expanduser()
     except RuntimeError as error:

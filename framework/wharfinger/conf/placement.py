@@ -1,4 +1,4 @@
-"""Options in [placement]: which Placement to use, and how to connect to it."""
+"""Options in [placement]: which Placement to use."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,17 +38,17 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PlacementSection:
-    """The options in [placement], validated, without the options of keystoneauth."""
+    """The validated options in [placement]."""
 
     embedded: bool
     embedded_database: Path
     connections: int
-    #: The name of the section with the credentials: [placement], or that of auth_section.
+    #: The name of the section with the credentials.
     credentials: str
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         credentials, auth_type = GROUP, None
         if "auth_type" in conf[GROUP]:
@@ -91,7 +91,7 @@ def register_service(conf: cfg.ConfigOpts) -> None:
 
 
 def sample_options() -> list[cfg.Opt]:
-    """Return all options of the section, for the configuration sample."""
+    """Return the options for the configuration sample."""
     from wharfinger.conf import keystone  # noqa: PLC0415 - takes long
 
     return [*OPTIONS, *keystone.sample_options(_SERVICE_TYPE)]

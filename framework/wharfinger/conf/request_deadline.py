@@ -1,4 +1,4 @@
-"""Time limit of a whole HTTP request, with connecting, sending, and reading the whole answer."""
+"""A deadline for a whole HTTP request, including the answer."""
 
 import http.client
 import io
@@ -18,7 +18,7 @@ _END: Final[ContextVar[float | None]] = ContextVar("request_deadline", default=N
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit the total time of all requests in a block; an earlier outer deadline still applies."""
+    """Limit the total time of all requests in a block."""
     end = time.monotonic() + seconds
     outer = _END.get()
     token = _END.set(end if outer is None else min(outer, end))
@@ -29,7 +29,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def is_over() -> bool:
-    """Return whether the present request has a deadline that has passed."""
+    """Return whether the deadline of the present request has passed."""
     end = _END.get()
     return end is not None and end <= time.monotonic()
 
@@ -43,9 +43,7 @@ def _left(end: float | None) -> float | None:
     return left
 
 
-class _Reader(io.RawIOBase):
-    """The bytes of an answer; each read may take only the time until the deadline."""
-
+class _AnswerReader(io.RawIOBase):
     def __init__(self, raw: io.RawIOBase, connection: socket.socket) -> None:
         self._raw: Final = raw
         self._connection: Final = connection
@@ -70,12 +68,10 @@ class _Reader(io.RawIOBase):
 class _Answer(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
         super().__init__(sock, *args, **kwargs)
-        self.fp = io.BufferedReader(_Reader(self.fp.detach(), sock))
+        self.fp = io.BufferedReader(_AnswerReader(self.fp.detach(), sock))
 
 
 class _Limited:
-    """A connection of urllib3 whose timeout never exceeds the time until the deadline."""
-
     response_class = _Answer
     _timeout: float | None = None
 

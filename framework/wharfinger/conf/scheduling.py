@@ -41,15 +41,16 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SchedulingSection:
-    """The options in [scheduling], validated; ``cache_time`` is in seconds."""
+    """The validated options in [scheduling]."""
 
     request_filters: tuple[str, ...]
     allows_untagged: bool
+    #: In seconds.
     cache_time: int
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts) -> Self:
-        """Read and check the section; raises ConfigurationError."""
+        """Read and check the section. Raises ConfigurationError."""
         values = read_options(conf, GROUP, OPTIONS)
         filters = tuple(values["request_filters"])
         return cls(filters, values["untagged"] == "allow", values["cache_time"])

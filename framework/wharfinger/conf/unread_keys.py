@@ -1,4 +1,4 @@
-"""A ConfigOpts that knows its registered options, and all settings in its files."""
+"""Find the settings in configuration files, known and unknown."""
 
 import os
 from collections.abc import Iterable, Iterator
@@ -36,7 +36,7 @@ class Value:
 
 
 class Options(cfg.ConfigOpts):
-    """A ConfigOpts that lists its registered options, and the settings in its files."""
+    """A ConfigOpts that knows the settings in its files."""
 
     def __init__(self) -> None:
         self._by_section: Final[dict[str, list[cfg.Opt]]] = {}
@@ -48,7 +48,7 @@ class Options(cfg.ConfigOpts):
     def register_opt(
         self, opt: cfg.Opt, group: str | cfg.OptGroup | None = None, *args: Any, **kwargs: Any
     ) -> bool:
-        """Register an option, and add it to the list; return False if it was registered before."""
+        """Register an option; return False if it was registered before."""
         is_new: bool = super().register_opt(opt, group, *args, **kwargs)
         name = group.name if isinstance(group, cfg.OptGroup) else group
         if is_new and not kwargs.get("cli"):  # oslo.config registers those for itself
@@ -57,14 +57,14 @@ class Options(cfg.ConfigOpts):
 
     @property
     def files(self) -> list[str]:
-        """Return the configuration files that were read, in their order."""
+        """The configuration files, in the order of reading."""
         directories = [
             sorted(Path(name).expanduser().glob("*.conf")) for name in self.config_dir or ()
         ]
         return [*self.config_file, *(str(file) for files in directories for file in files)]
 
     def settings(self) -> Iterator[Setting]:
-        """Yield all lines of all configuration files, in the order in which they are read."""
+        """Yield the settings in the configuration files."""
         for file in self.files:
             name = self.file_names.get(file, file)
             sections: dict[str, dict[str, list[str]]] = {}
@@ -74,33 +74,33 @@ class Options(cfg.ConfigOpts):
                     yield from (Setting(name, section, key, value) for value in values)
 
     def setting(self, section: str, opt: cfg.Opt) -> Setting | None:
-        """Return where an option is set: the environment, else the last line in a file; or None."""
+        """Return the setting that determines an option, or None."""
         names = set(_names(opt))
         variable = f"OS_{section}__{opt.dest}".upper()
         if variable in os.environ:
             return Setting(f"environment: {variable}", section, opt.dest, os.environ[variable])
         found = None
         for setting in self.settings():
-            if _same(setting.section, section) and setting.key in names:
+            if _is_same_section(setting.section, section) and setting.key in names:
                 found = setting
         return found
 
     def has_others(self, section: str, options: Iterable[cfg.Opt]) -> bool:
-        """Return whether a file or the environment sets other options in a section than these."""
+        """Return whether other options are set in a section."""
         known = {name for opt in options for name in _names(opt)}
         prefix = f"OS_{section}__".upper()
         variables = {prefix + name.upper() for name in known}
         return any(
-            _same(setting.section, section) and setting.key not in known
+            _is_same_section(setting.section, section) and setting.key not in known
             for setting in self.settings()
         ) or any(name.startswith(prefix) and name not in variables for name in os.environ)
 
     def unknown(self, section: str) -> Iterator[ConfigurationFileError]:
-        """Yield an error for each line in a file that sets an unknown option of a section."""
+        """Yield an error for each setting of an unknown option in a section."""
         known = {name for opt in self._by_section.get(section, ()) for name in _names(opt)}
         shown = sorted({opt.dest for opt in self._by_section.get(section, ())})
         for setting in self.settings():
-            if _same(setting.section, section) and setting.key not in known:
+            if _is_same_section(setting.section, section) and setting.key not in known:
                 close = get_close_matches(setting.key, shown, n=1)
                 yield ConfigurationFileError(
                     problem=f"{setting.file}: option {setting.key} of section [{setting.section}] "
@@ -111,7 +111,7 @@ class Options(cfg.ConfigOpts):
                 )
 
     def effective(self, section: str) -> Iterator[Value]:
-        """Yield the value of each registered option of a section, with its source."""
+        """Yield the values of the registered options of a section."""
         group = None if section == DEFAULT else section
         for opt in sorted(self._by_section.get(section, ()), key=lambda opt: str(opt.dest)):
             try:
@@ -131,8 +131,8 @@ def _names(opt: cfg.Opt) -> Iterator[str]:
     yield from (old.name for old in opt.deprecated_opts if old.name)
 
 
-def _same(section: str, other: str) -> bool:
-    """Return whether two section names are equal; only DEFAULT is case-sensitive."""
+def _is_same_section(section: str, other: str) -> bool:
+    # Only the name DEFAULT is case-sensitive.
     return section == other or (section.lower() == other.lower() and other != DEFAULT)
 
 
