@@ -1,8 +1,7 @@
-"""The conformance kit: checks, rule by rule, whether a driver keeps the contract.
+"""The conformance kit, which checks whether a driver keeps the contract.
 
-``pytest --pyargs wharfinger.conformance --driver NAME`` runs it, and so does ``wharfinger
-conformance run NAME``. An author who wants more than the core to be checked supplies a
-``Harness`` (wharfinger.conformance.harness): a backend that the kit can change and break.
+``wharfinger conformance run NAME`` runs the kit. The extended rules need a ``Harness``
+(wharfinger.conformance.harness).
 
 This module imports nothing, since every run of pytest imports it.
 """

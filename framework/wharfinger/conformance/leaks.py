@@ -1,4 +1,4 @@
-"""Find leaks of a driver: repeat its calls, and see which resources keep growing."""
+"""Search a driver for leaks of threads, files and memory."""
 
 import ctypes
 import gc
@@ -46,20 +46,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """Calls to a driver that are repeated, in windows of several repetitions.
-
-    The driver leaks if a resource grows in each window until ``most`` repetitions.
-    """
-
     name: str
     run: Callable[[], None]
     #: The repetitions of the first window.
     first_window: int
-    #: The most repetitions.
+    #: A resource leaks if it grows in each window until this number of repetitions.
     most: int
     #: Bytes by which memory may grow with each repetition.
     allowed_bytes: int
-    #: The kinds of resources to watch.
     kinds: Set[Kind] = frozenset({Kind.THREADS, Kind.FILES, Kind.MEMORY})
 
 
@@ -77,7 +71,7 @@ _FOREIGN_SLACK: Final = 16_384
 _HISTORY: Final = 300
 #: Bytes for each repetition that are too many for such a list. A library may keep large objects.
 _MANY: Final = {Kind.MEMORY: 4096, Kind.FOREIGN: math.inf}
-#: The number of providers about which the driver is asked.
+#: The most providers about which the driver is asked.
 _ASKED: Final = 4
 #: If a harness has more objects, the memory of the harness is not subtracted.
 _OBJECTS: Final = 200_000
@@ -98,7 +92,7 @@ _KNOWN: Final[WeakKeyDictionary[Subject, Mapping[Kind, str]]] = WeakKeyDictionar
 
 
 def leaks(subject: Subject) -> Mapping[Kind, str]:
-    """Search for leaks once for each subject; return a sentence for each leaked resource."""
+    """Return a sentence about each kind of resource that the driver leaks."""
     if subject not in _KNOWN:
         _KNOWN[subject] = _Search(subject).run()
     return _KNOWN[subject]
@@ -110,7 +104,7 @@ class _Search:
         self._live: Contents = subject.placement.contents()
         self._mark: str | None = None
         self._found: Final[dict[Kind, str]] = {}
-        self._old_caches: Final = _caches()
+        self._old_caches: Final = _bounded_caches()
 
     def run(self) -> Mapping[Kind, str]:
         with self._unobserved(), _tracing(), _frozen(), watching_files() as made:
@@ -129,16 +123,12 @@ class _Search:
                     self._repeat(_Work("programming", program, 2, 16, 3000))
             # The configuration is read each time.
             self._repeat(_Work("new driver instance", self._live_once, 3, 16, 3000))
-        if left := sorted(path for path in made if self._is_left(Path(path))):
+        if left := sorted(path for path in made if self._is_leftover(Path(path))):
             more = f" and {len(left) - 1} more" * (len(left) > 1)
             self._found.setdefault(Kind.FILES, f"left behind: {left[0]}{more}")
         return self._found
 
-    def _is_left(self, path: Path) -> bool:
-        """Return whether a path is left in a shared directory, such as that of temporary files.
-
-        Paths that the configuration names do not count.
-        """
+    def _is_leftover(self, path: Path) -> bool:
         shared = (Path(tempfile.gettempdir()), Path.home(), Path.cwd(), SHARED_MEMORY)
         configured = "".join(file.read_text() for file in self._subject.files())
         return (
@@ -269,7 +259,7 @@ class _Search:
         return f"{Path(frame.filename).name}:{frame.lineno}"
 
     def _measure(self, before: Mapping[Kind, float]) -> dict[Kind, float]:
-        for one in (*self._old_caches, *_caches()):
+        for one in (*self._old_caches, *_bounded_caches()):
             one.cache_clear()
         _clear_type_cache()
         gc.collect()
@@ -277,14 +267,13 @@ class _Search:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
         traced = tracemalloc.get_traced_memory()[0]
         return {
-            Kind.MEMORY: traced - self._of_harness(),
+            Kind.MEMORY: traced - self._bytes_of_harness(),
             Kind.FOREIGN: resident - traced - tracemalloc.get_tracemalloc_memory(),
-            Kind.THREADS: _settled(_threads, before.get(Kind.THREADS)),
-            Kind.FILES: _settled(open_files, before.get(Kind.FILES)),
+            Kind.THREADS: _read_until_at_most(_threads, before.get(Kind.THREADS)),
+            Kind.FILES: _read_until_at_most(open_files, before.get(Kind.FILES)),
         }
 
-    def _of_harness(self) -> int:
-        """Return the bytes of the harness's objects; 0 if there are too many objects."""
+    def _bytes_of_harness(self) -> int:
         harness = getattr(self._subject.declared, "_harness", self._subject.declared)
         if harness is None:
             return 0
@@ -316,7 +305,7 @@ def _tracing() -> Iterator[None]:
 
 @contextmanager
 def _frozen() -> Iterator[None]:
-    """Make garbage collection faster in the block: it skips the present objects."""
+    # Collections are faster without the present objects.
     gc.collect()
     gc.freeze()
     try:
@@ -325,8 +314,7 @@ def _frozen() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _caches() -> list[Any]:
-    """Return the bounded caches of functions, whose growth is no leak."""
+def _bounded_caches() -> list[Any]:
     return [
         one
         for one in gc.get_objects()
@@ -344,11 +332,7 @@ def _threads() -> int:
     return len(threads) + children
 
 
-def _settled(read: Callable[[], int], most: float | None) -> int:
-    """Wait up to a second until ``read`` returns ``most`` or less; return the last count.
-
-    With None, do not wait.
-    """
+def _read_until_at_most(read: Callable[[], int], most: float | None) -> int:
     deadline = time.monotonic() + _TO_END
     while (count := read()) > (count if most is None else most):
         if time.monotonic() > deadline:

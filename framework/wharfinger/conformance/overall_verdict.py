@@ -1,4 +1,4 @@
-"""The verdict on a driver, from the results of all rules."""
+"""The verdict on a driver, from the results of the rules."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,7 +35,7 @@ class ExitCode(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on one profile, with the number of rules by level and status."""
+    """The verdict on one profile."""
 
     profile: Profile
     word: Word
@@ -43,12 +43,12 @@ class Verdict:
 
     @property
     def unproven(self) -> int:
-        """The number of rules with the status UNPROVEN."""
+        """The number of unproven rules."""
         return sum(counts[Status.UNPROVEN] for counts in self.counts.values())
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of a run with this verdict alone."""
+        """The exit code for this verdict."""
         return {Word.FAILED: ExitCode.FAILED, Word.PARTIAL: ExitCode.PARTIAL}.get(
             self.word, ExitCode.CONFORMS
         )
@@ -57,10 +57,7 @@ class Verdict:
 def judge(
     rules: Sequence[Rule], results: Iterable[Result], asked: Profile = Profile.EXTENDED
 ) -> list[Verdict]:
-    """Return the verdict on each profile. A rule without a result counts as not run.
-
-    If only CORE is ``asked``, the verdict on EXTENDED is NOT_ASKED, or FAILED.
-    """
+    """Return the verdict on each profile. Rules without a result count as not run."""
     by_id = {result.rule.id: result for result in results}
     every = [by_id.get(rule.id, Result(rule, Status.NOT_RUN)) for rule in rules]
     return [
@@ -70,7 +67,7 @@ def judge(
 
 
 def exit_code(verdicts: Iterable[Verdict]) -> ExitCode:
-    """Return the exit code of a run: FAILED before PARTIAL, and PARTIAL before CONFORMS."""
+    """Return the exit code for all verdicts together."""
     codes = {verdict.exit_code for verdict in verdicts}
     for code in (ExitCode.FAILED, ExitCode.PARTIAL):
         if code in codes:

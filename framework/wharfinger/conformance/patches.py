@@ -1,4 +1,4 @@
-"""Find and undo the changes that a driver makes in shared modules and their classes."""
+"""Find and undo changes of shared modules and their classes."""
 
 import contextlib
 import sys
@@ -38,26 +38,22 @@ _METHODS: Final = (FunctionType, classmethod, staticmethod, property)
 _CALLABLES: Final = (*_METHODS, BuiltinFunctionType, MethodType, type)
 #: The flag of a class that Python code has made.
 _HEAP: Final = 1 << 9
-#: The types of constants.
 _CONSTANTS: Final = (str, bytes, int, float, tuple, frozenset)
 
 
 @dataclass(frozen=True, slots=True)
 class _Owner:
-    """A module or a class, with the attributes that it had when it was first seen."""
-
     name: str
     owner: Any
-    #: The names of all attributes.
     names: Set[str]
-    #: The attributes that may not change: each value, and the code and defaults of a function.
+    #: The attributes that may not change: value, and code and defaults of a function.
     had: Mapping[str, tuple[Any, Any]]
 
     @classmethod
     def seen(cls, name: str, owner: Any) -> "_Owner":
         is_class = isinstance(owner, type)
         had = {
-            attribute: (value, _made_of(value))
+            attribute: (value, _code_and_defaults(value))
             for attribute, value in vars(owner).items()
             if attribute not in _KEPT
             and (
@@ -69,7 +65,6 @@ class _Owner:
         return cls(name, owner, {*vars(owner)}, had)
 
     def repair(self) -> Iterator[str]:
-        """Undo the changes of the attributes; yield their names."""
         now = vars(self.owner)
         for attribute, (value, parts) in self.had.items():
             if now.get(attribute) is not value:
@@ -98,22 +93,21 @@ class Patches:
 
     def __init__(self) -> None:
         self._owners: dict[int, _Owner] = {}
-        #: The shared modules by name.
         self._named: dict[str, ModuleType] = {}
         self._modules = 0
-        self._see_new()
+        self._remember_new()
 
     def restore(self) -> list[str]:
-        """Undo the changes of modules and classes; return the names of the changed attributes."""
+        """Undo the changes; return the names of the changed attributes and modules."""
         found = [name for one in self._owners.values() for name in one.repair()]
         for name, module in self._named.items():
             if sys.modules.get(name) is not module:
                 sys.modules[name] = module
                 found.append(name)
-        self._see_new()
+        self._remember_new()
         return found
 
-    def _see_new(self) -> None:
+    def _remember_new(self) -> None:
         if self._modules != len(sys.modules):
             self._modules = len(sys.modules)
             for name, owner in _owners():
@@ -134,8 +128,7 @@ def _owners() -> Iterator[tuple[str, Any]]:
                     yield f"{name}.{kind.__qualname__}", kind
 
 
-def _made_of(value: Any) -> Any:
-    """Return the code and defaults of a function, None for another value."""
+def _code_and_defaults(value: Any) -> Any:
     if not isinstance(value, FunctionType):
         return None
     return value.__code__, value.__defaults__, copy(value.__kwdefaults__)

@@ -1,4 +1,4 @@
-"""The Placement of a run: the real service, in this process."""
+"""The real Placement service of a run, in this process."""
 
 import threading
 from collections import defaultdict
@@ -44,7 +44,7 @@ _TABLES: Final = (
 
 
 class RunPlacement:
-    """The embedded Placement, with the methods that the checks need."""
+    """The embedded Placement of a run."""
 
     def __init__(self, service: EmbeddedPlacement) -> None:
         self._service: Final = service
@@ -54,7 +54,7 @@ class RunPlacement:
 
     @property
     def url(self) -> str:
-        """The URL of Placement for other processes. The first access starts the server."""
+        """The URL of Placement for other processes."""
         if self._server is None:
             self._server = make_server("127.0.0.1", 0, self._answer, _Server, _Quiet)
             threading.Thread(
@@ -63,7 +63,7 @@ class RunPlacement:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def close(self) -> None:
-        """Stop the server, if it was started."""
+        """Stop the HTTP server, if it runs."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()
@@ -75,7 +75,7 @@ class RunPlacement:
             return self._service.application({**environ, **roles}, start_response)
 
     def listed(self) -> list[ProviderSummary]:
-        """Return the names, uuids and generations of all providers."""
+        """Return a summary of each provider."""
         return self.client.list_providers()
 
     def contents(self) -> Contents:
@@ -109,9 +109,9 @@ class RunPlacement:
         parent: str | None = None,
         uuid: str,
     ) -> None:
-        """Create a provider and its custom traits and resource classes, as another program would.
+        """Create a provider, and the custom traits and resource classes that it needs.
 
-        ``parent`` is the name of the parent provider, None for a root.
+        ``parent`` is the name of the parent provider.
         """
         above = None if parent is None else self.client.list_providers(name=parent)[0].uuid
         made = self.client.create_provider(uuid, name, above)
@@ -131,7 +131,7 @@ class RunPlacement:
         self.client.set_traits(uuid, found.resource_provider_generation, {*found.traits, trait})
 
     def allocate(self, consumer: str, amounts: Mapping[str, Mapping[str, int]]) -> None:
-        """Create the consumer's allocations: ``amounts`` by provider uuid and resource class."""
+        """Create a consumer's allocations, by provider uuid and resource class."""
         self.client.set_allocations(
             {
                 consumer: {
@@ -145,7 +145,7 @@ class RunPlacement:
         )
 
     def allocated(self, consumer: str) -> dict[str, dict[str, int]]:
-        """Return a consumer's allocated amounts by provider uuid and resource class."""
+        """Return a consumer's allocations, by provider uuid and resource class."""
         held = self.client.get_allocations(consumer)["allocations"]
         return {uuid: dict(one["resources"]) for uuid, one in held.items()}
 

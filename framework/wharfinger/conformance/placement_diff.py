@@ -1,4 +1,4 @@
-"""Select parts of the contents of Placement, and describe how two contents differ."""
+"""Select from the contents of Placement, and compare them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
@@ -17,10 +17,7 @@ _USUAL: Final = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio
 
 
 def difference(before: Contents, after: Contents) -> str:
-    """Return one line on how two contents differ, or "no difference".
-
-    "-" stands before what only ``before`` has, "+" before what only ``after`` has.
-    """
+    """Return one line on how two contents differ."""
     parts = [*_parts(before, after)]
     if len(parts) > _NAMED:
         parts[_NAMED:] = [f"and {len(parts) - _NAMED} more"]
@@ -28,7 +25,7 @@ def difference(before: Contents, after: Contents) -> str:
 
 
 def trees(contents: Contents) -> dict[str, Contents]:
-    """Return the contents of each tree, by the uuid of its root."""
+    """Return the providers of each tree, by root uuid."""
     found: dict[str, dict[str, Provider]] = {}
     for name, provider in contents.items():
         found.setdefault(provider.root_uuid, {})[name] = provider
@@ -36,7 +33,7 @@ def trees(contents: Contents) -> dict[str, Contents]:
 
 
 def at_and_below(contents: Contents, name: str) -> list[str]:
-    """Return the names of a provider and its descendants; none if there is no such provider."""
+    """Return the names of a provider and its descendants."""
     found = [name] if name in contents else []
     for above in found:  # grows meanwhile
         uuid = contents[above].uuid
@@ -45,10 +42,7 @@ def at_and_below(contents: Contents, name: str) -> list[str]:
 
 
 def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
-    """Return the names of the providers that may differ after a change of these nodes or devices.
-
-    They are the providers of ``things``, their descendants and ancestors, and all sharing ones.
-    """
+    """Return the names of providers that changes of these nodes or devices may affect."""
     found = {
         name
         for contents in (before, after)
@@ -67,7 +61,7 @@ def concerned(before: Contents, after: Contents, *things: str) -> set[str]:
 
 
 def without(contents: Contents, names: Collection[str]) -> Contents:
-    """Return the contents without the providers of these names."""
+    """Return the contents without these providers."""
     return {name: one for name, one in contents.items() if name not in names}
 
 

@@ -1,4 +1,4 @@
-"""An observer that records what the calls to a driver print."""
+"""Record the text that calls to a driver print."""
 
 import io
 import logging
@@ -19,34 +19,27 @@ _LONGEST: Final = 60
 
 
 class PrintObserver:
-    """Records what each call to a driver prints to stdout and stderr.
+    """Records the text that calls to a driver print to stdout and stderr."""
 
-    Of logs, only those of the driver's own loggers count. ``logger`` is the first part of the names
-    of these loggers.
-    """
-
-    def __init__(self, process: ProcessObserver, logger: str) -> None:
+    def __init__(self, process: ProcessObserver, package: str) -> None:
         self._process: Final = process
-        self._logger: Final = logger
+        self._package: Final = package
         self._redirects: Final[list[_Redirect]] = []
 
     def before(self, method: str) -> None:
-        """Before a call to the driver, redirect stdout and stderr to files."""
+        """Begin to record stdout and stderr."""
         for one in self._redirects:
             one.begin(self._process.own_threads)
 
     def after(self, method: str) -> None:
-        """Restore the streams, and record the text that the call has printed."""
+        """Restore stdout and stderr, and record the printed text."""
         for one in self._redirects:
             if text := one.end():
                 self._process.note(Misuse.PRINT, f"{one.name}: {text[:_LONGEST]!r}", method)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """In the block, record what calls to the driver print.
-
-        Silence warnings, and all logs except those of the driver.
-        """
+        """In the block, record the text that calls to the driver print."""
         with ExitStack() as stack:
             for number, name in _NAMES.items():
                 with suppress(OSError):  # it is closed
@@ -79,7 +72,7 @@ class PrintObserver:
 
     def _own_handlers(self) -> Iterator[logging.Handler]:
         for name, one in logging.root.manager.loggerDict.items():
-            if name.partition(".")[0] == self._logger and isinstance(one, logging.Logger):
+            if name.partition(".")[0] == self._package and isinstance(one, logging.Logger):
                 yield from one.handlers
 
 
@@ -92,7 +85,7 @@ class _Redirect:
     def __enter__(self) -> "_Redirect":
         self._kept = os.dup(self._number)
         self._file = TemporaryFile()
-        self._bytes = _Bytes(self._number, self._kept, self._file.fileno())
+        self._bytes = _SplitOutput(self._number, self._kept, self._file.fileno())
         # There is no buffer: each thread writes its own text.
         raw = cast(io.BufferedWriter, self._bytes)
         self.stream = io.TextIOWrapper(raw, "utf-8", "replace", write_through=True)
@@ -114,7 +107,6 @@ class _Redirect:
         setattr(sys, self.name, self.stream)
 
     def end(self) -> str:
-        """Restore the stream; return the text since ``begin``."""
         self._flush()
         os.dup2(self._kept, self._number)
         if getattr(sys, self.name) is self.stream:  # ProcessObserver reports a replaced stream
@@ -130,16 +122,11 @@ class _Redirect:
                 stream.flush()
 
 
-class _Bytes(io.RawIOBase):
-    """The raw stream below the redirected sys.stdout or sys.stderr.
-
-    Text of the caller and of the driver's threads goes to file ``noted``, other text to ``kept``.
-    """
-
-    def __init__(self, number: int, kept: int, noted: int) -> None:
+class _SplitOutput(io.RawIOBase):
+    def __init__(self, number: int, kept: int, recorded: int) -> None:
         self._number = number
         self._kept = kept
-        self._noted = noted
+        self._recorded = recorded
         self.own_threads: set[threading.Thread] = set()
         self.caller: threading.Thread | None = None
 
@@ -150,12 +137,11 @@ class _Bytes(io.RawIOBase):
         return self._number
 
     def end(self) -> None:
-        """Write all text to the real stream from now on."""
-        self._kept = self._noted = self._number
+        self._kept = self._recorded = self._number
 
     def write(self, data: Any) -> int:
         with suppress(OSError):  # it is closed
             present = threading.current_thread()
             is_own = present is self.caller or present in self.own_threads
-            os.write(self._noted if is_own else self._kept, data)
+            os.write(self._recorded if is_own else self._kept, data)
         return len(data)

@@ -1,4 +1,4 @@
-"""Call the methods of a driver in the situations that its harness can create."""
+"""Call a driver's methods to observe their effects on the process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -31,10 +31,7 @@ _DONE: Final[WeakSet[Subject]] = WeakSet()
 
 
 def exercise(subject: Subject) -> None:
-    """Call the driver's methods while the harness changes and breaks its backend.
-
-    ``subject.process`` records the effects. A second call for the same subject does nothing.
-    """
+    """Let ``subject.process`` record the effects of the driver's methods."""
     if subject not in _DONE:
         _Exercise(subject).run()
         _DONE.add(subject)
@@ -53,7 +50,6 @@ class _Exercise:
         self._driver: ComputeDriver
 
     def run(self) -> None:
-        """Make all calls, and repeat them if some have waited without reason."""
         observers = self._subject.observers
         kept, before = [*observers], process_state.snapshot()
         with self._prints.watching(), self._sleeps.watching_select(), self._idle.watching():
@@ -72,7 +68,7 @@ class _Exercise:
         self._subject.process.see_later_changes(before)
 
     def _call_all(self) -> None:
-        for work in (self._everything, self._ask):
+        for work in (self._everything, self._call_reading_methods):
             with self._connected():
                 work()
 
@@ -84,11 +80,11 @@ class _Exercise:
             yield
 
     def _everything(self) -> None:
-        self._ask()
-        self._ask()
+        self._call_reading_methods()
+        self._call_reading_methods()
         if self._subject.has_harness:
             self._change_things()
-            self._fail()
+            self._break_backend()
             self._program()
             self._reshape()
 
@@ -98,33 +94,32 @@ class _Exercise:
         if can_be_busy(subject):
             for _ in range(2):
                 harness.make_busy(thing)
-                self._ask()
+                self._call_reading_methods()
                 harness.make_free(thing)
-                self._ask()
+                self._call_reading_methods()
         for method in ("use", "change"):
             if subject.can(method):
                 getattr(harness, method)(thing)
-                self._ask()
+                self._call_reading_methods()
         new = subject.add()
-        self._ask()
+        self._call_reading_methods()
         for _ in range(2):
             harness.remove(new)
-            self._ask()
+            self._call_reading_methods()
             harness.put_back(new)
-            self._ask()
+            self._call_reading_methods()
 
-    def _fail(self) -> None:
-        """Call the driver's methods during and after each fault of ``_FAULTS``."""
+    def _break_backend(self) -> None:
         harness = self._subject.harness
         for fault in _FAULTS:
             harness.expect(None, fault)
             # The driver may sleep between two attempts.
             self._sleeps.backend_fails = self._idle.is_off = True
-            self._ask()
+            self._call_reading_methods()
             harness.expect()
-            self._ask()  # the driver may connect again here
+            self._call_reading_methods()  # the driver may connect again here
             self._sleeps.backend_fails = self._idle.is_off = False
-            self._ask()
+            self._call_reading_methods()
 
     def _program(self) -> None:
         if self._driver.capabilities.supports("programming") and self._subject.can("image"):
@@ -134,7 +129,7 @@ class _Exercise:
             uuid, function = self._subject.harness.image(thing)
             for _ in range(2):
                 self._call(self._driver.program, self._live[thing].uuid, uuid, function)
-                self._ask()
+                self._call_reading_methods()
 
     def _reshape(self) -> None:
         subject, driver = self._subject, self._driver
@@ -153,20 +148,19 @@ class _Exercise:
             tree = tree_of(root.name, root.uuid, {root.name: before})
             self._call(driver.update_provider_tree, tree, root.name, its)
 
-    def _ask(self) -> None:
-        """Call the methods of the driver that change nothing in the backend."""
+    def _call_reading_methods(self) -> None:
         driver, before = self._driver, self._live
         with suppress(_ANY):
             self._live = as_contents(describe(driver, before))
         self._call(driver.capabilities_as_traits)
         self._call(driver.get_problems)
         for provider in {**before, **self._live}.values():
-            self._ask_of(provider)
+            self._call_reading_methods_of(provider)
         if driver.capabilities.supports("change_feed"):
             with suppress(_ANY):
                 _, self._mark = driver.changed_nodes(self._mark)
 
-    def _ask_of(self, provider: Provider) -> None:
+    def _call_reading_methods_of(self, provider: Provider) -> None:
         driver = self._driver
         if provider.parent_uuid is None:
             self._call(driver.get_available_resource, provider.name)

@@ -1,4 +1,4 @@
-"""An observer that records what each call to a driver changes in its process."""
+"""Record the changes that calls to a driver make in the process."""
 
 import random
 import threading
@@ -23,10 +23,7 @@ class Misuse(StrEnum):
 
 
 class ProcessObserver:
-    """Records what calls to a driver change in the process, and undoes the changes.
-
-    Changes of modules and classes are found after ``__init__`` and around ``cleanup_host``.
-    """
+    """Records and undoes the changes that calls to a driver make in the process."""
 
     def __init__(self) -> None:
         #: The changes as texts; each with the call that made it first, as "in METHOD".
@@ -36,14 +33,14 @@ class ProcessObserver:
         self._patches: Final = Patches()
         self._lock: Final = threading.RLock()
         self._before: Final = threading.local()
-        #: How many calls have begun, and how many are in progress.
         self._begun = 0
+        #: The number of calls in progress.
         self._open = 0
         #: The states of the module random after each call that has changed it.
         self._states: Final[set[int]] = set()
 
     def note(self, kind: Misuse, what: str, method: str) -> None:
-        """Record that a call to ``method`` did ``what``, unless that is already recorded."""
+        """Record a misuse by a call to the method."""
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:
@@ -62,7 +59,7 @@ class ProcessObserver:
         self._before.facts = (process_state.snapshot(), states, number)
 
     def after(self, method: str) -> None:
-        """Compare the process with the snapshot; record and undo each change."""
+        """Record and undo the changes since ``before``."""
         before, states, number = self._before.facts
         found = process_state.changes(before, process_state.snapshot())
         for change in found:
@@ -72,15 +69,12 @@ class ProcessObserver:
         with self._lock:
             self._open -= 1
             if states is not None:
-                self._see_seed(states, method, was_alone=number == self._begun)
+                self._restore_random(states, method, was_alone=number == self._begun)
             if method in _LAST_CALLS and not self._open:
                 self.look_at_patches(method)
 
     def see_later_changes(self, before: Sequence[Any]) -> None:
-        """Record and undo the changes since the snapshot ``before``.
-
-        Ignore changes of the environment and of cfg.CONF: the harness may have made them.
-        """
+        """Record and undo the changes since a snapshot, except possible changes by the harness."""
         found = process_state.changes(before, process_state.snapshot())
         for change in [one for one in found if not one.aspect.is_of_harness]:
             kind = Misuse.LOGGING if change.aspect.is_logging else Misuse.STATE
@@ -88,16 +82,11 @@ class ProcessObserver:
             process_state.restore([change])
 
     def look_at_patches(self, method: str) -> None:
-        """Record and undo the changes of modules and classes. ``method`` names the latest call."""
+        """Record and undo changes of modules and classes."""
         for name in self._patches.restore():
             self.note(Misuse.PATCH, name, f"{method}, or before")
 
-    def _see_seed(self, states: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
-        """Restore the state of the module random; record a call that has set a fixed seed.
-
-        ``states`` are the state to restore, and the state with which the call began. ``was_alone``
-        is whether no other call has begun since then.
-        """
+    def _restore_random(self, states: tuple[Any, Any], method: str, *, was_alone: bool) -> None:
         kept, began = states
         ended = random.getstate()
         random.setstate(kept)

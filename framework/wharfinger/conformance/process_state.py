@@ -1,4 +1,4 @@
-"""Take snapshots of the state that all code of a process shares; compare and restore it."""
+"""Compare and restore the state that all code of a process shares."""
 
 import builtins
 import contextlib
@@ -53,9 +53,7 @@ class Aspect:
     read: Callable[[], Any]
     #: Takes an earlier result of ``read``.
     restore: Callable[[Any], object]
-    #: Returns whether an earlier and a later result of ``read`` differ.
     differ: Callable[[Any, Any], bool] = ne
-    #: Whether the part is about logs and warnings.
     is_logging: bool = False
     #: Whether a harness may change the part between two calls to the driver.
     is_of_harness: bool = False
@@ -82,7 +80,7 @@ class Change:
 
 
 def snapshot() -> list[Any]:
-    """Return the present value of each aspect, in the order of ``ASPECTS``."""
+    """Return the present values of ``ASPECTS``."""
     return [aspect.read() for aspect in ASPECTS]
 
 
@@ -96,7 +94,7 @@ def changes(before: Sequence[Any], after: Sequence[Any]) -> list[Change]:
 
 
 def restore(found: Sequence[Change]) -> None:
-    """Restore the values before these changes; ignore errors."""
+    """Undo these changes as far as possible."""
     for change in found:
         with contextlib.suppress(OSError, ValueError, TypeError, RuntimeError):
             change.aspect.restore(change.before)
@@ -113,14 +111,13 @@ def _working_directory() -> str | None:
 
 
 def _umask() -> bytes:
-    """Return the umask from /proc, since os.umask would set it."""
-    found = os.pread(_status(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
+    # os.umask would set the umask.
+    found = os.pread(_status_fd(os.getpid()), 4096, 0).partition(b"\nUmask:")[2]
     return found.partition(b"\n")[0]
 
 
 @cache
-def _status(pid: int) -> int:
-    """Return an open descriptor of /proc/PID/status."""
+def _status_fd(pid: int) -> int:
     return os.open(f"/proc/{pid}/status", os.O_RDONLY)
 
 
@@ -135,13 +132,12 @@ def _restore_signal_handlers(before: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
-def _timers() -> list[float]:
-    """Return the seconds left of each timer."""
+def _seconds_left() -> list[float]:
     return [signal.getitimer(one)[0] for one in _TIMERS]
 
 
 def _timers_differ(before: list[float], after: list[float]) -> bool:
-    """Return whether a timer was started, stopped or set anew."""
+    # A timer that only runs does not differ.
     return any(
         bool(left) != bool(later) or later > left for left, later in zip(before, after, strict=True)
     )
@@ -239,8 +235,6 @@ def _restore_builtins(before: frozenset[str]) -> None:
 
 
 class _Option(NamedTuple):
-    """An option of oslo.config's global cfg.CONF."""
-
     group: str | None
     name: str
 
@@ -248,9 +242,7 @@ class _Option(NamedTuple):
         return f"[{self.group or 'DEFAULT'}] {self.name}"
 
 
-class _Options(dict[_Option, dict[str, Any]]):
-    """The options of cfg.CONF that have values: an override or a default that code has set."""
-
+class _ChangedOptions(dict[_Option, dict[str, Any]]):
     def __init__(self) -> None:
         groups = _options_by_group()
         super().__init__(
@@ -261,7 +253,7 @@ class _Options(dict[_Option, dict[str, Any]]):
                 if "override" in info or "default" in info
             }
         )
-        #: The names of all options by group, and the number of imported modules.
+        #: The names of all options by group.
         self.names: Final = {group: [*options] for group, options in groups.items()}
         self.modules: Final = len(sys.modules)
 
@@ -270,11 +262,8 @@ class _Options(dict[_Option, dict[str, Any]]):
 _SET: Final = ("override", "default")
 
 
-def _options_differ(before: _Options, after: _Options) -> bool:
-    """Return whether an option was set or cleared.
-
-    New options do not count after an import, since a library may register and set its own.
-    """
+def _options_differ(before: _ChangedOptions, after: _ChangedOptions) -> bool:
+    # After an import, new options do not count: a library may register and set its own.
     return before != {
         option: values
         for option, values in after.items()
@@ -283,17 +272,14 @@ def _options_differ(before: _Options, after: _Options) -> bool:
 
 
 def _options_by_group() -> dict[str | None, dict[str, dict[str, Any]]]:
-    """Return oslo.config's own facts about each option of cfg.CONF, by group and name.
-
-    No public function returns which values code has set.
-    """
+    # No public function returns which values code has set.
     conf = vars(cfg.CONF)
     groups = {name: vars(group)["_opts"] for name, group in conf["_groups"].items()}
     return {None: conf["_opts"], **groups}
 
 
-def _restore_options(before: _Options) -> None:
-    now = _Options()
+def _restore_options(before: _ChangedOptions) -> None:
+    now = _ChangedOptions()
     for group, options in _options_by_group().items():
         for option in [_Option(group, name) for name in options]:
             if now.get(option) != (kept := before.get(option)):
@@ -324,12 +310,11 @@ def _is_shared(name: str) -> bool:
     return name.partition(".")[0] in _SHARED
 
 
-#: The settings of a new logger, as in ``_loggers``.
+#: The settings of a new logger, as in ``_configured_loggers``.
 _USUAL: Final[tuple[Any, ...]] = (logging.NOTSET, [], [], True, False)
 
 
-def _loggers() -> dict[str, Any]:
-    """Return the settings of the shared loggers by name, without those with the usual ones."""
+def _configured_loggers() -> dict[str, Any]:
     return {
         name: (
             one.level,
@@ -362,13 +347,10 @@ def _restore_filters(before: list[Any]) -> None:
 
 
 def _filters_differ(before: list[Any], after: list[Any]) -> bool:
-    """Return whether a filter was removed, or a new one covers all of a built-in category.
-
-    An import of a library may add narrower filters.
-    """
     if before == after:
         return False
     kept = [one for one in after if one in before]
+    # An import of a library may add narrow filters.
     news = [one for one in after if one not in before]
     return kept != before or any(map(_is_for_all, news))
 
@@ -401,7 +383,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         lambda before: signal.pthread_sigmask(signal.SIG_SETMASK, before),
     ),
-    Aspect("the timers", _timers, _restore_timers, _timers_differ),
+    Aspect("the timers", _seconds_left, _restore_timers, _timers_differ),
     Aspect("the environment", _environment, _restore_environment, is_of_harness=True),
     Aspect(
         "the locale",
@@ -455,7 +437,11 @@ ASPECTS: Final[Sequence[Aspect]] = (
     ),
     Aspect("the names of builtins", _names_of_builtins, _restore_builtins),
     Aspect(
-        "oslo.config's cfg.CONF", _Options, _restore_options, _options_differ, is_of_harness=True
+        "oslo.config's cfg.CONF",
+        _ChangedOptions,
+        _restore_options,
+        _options_differ,
+        is_of_harness=True,
     ),
     Aspect(
         "the name of the thread",
@@ -468,7 +454,7 @@ ASPECTS: Final[Sequence[Aspect]] = (
         _restore_names_of_levels,
         is_logging=True,
     ),
-    Aspect("the loggers", _loggers, _restore_loggers, is_logging=True),
+    Aspect("the loggers", _configured_loggers, _restore_loggers, is_logging=True),
     _attributes(
         "the switches of logging",
         (logging, "raiseExceptions"),

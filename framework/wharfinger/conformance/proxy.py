@@ -1,4 +1,4 @@
-"""The former name of ``backend_proxy``, for harnesses written for version 1.0 of the kit."""
+"""The former name of ``backend_proxy``, for harnesses written for kit 1.0."""
 
 from wharfinger.conformance.backend_proxy import Proxy
 

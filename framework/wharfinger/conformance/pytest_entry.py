@@ -12,7 +12,7 @@ _DIRECTORY: Final = Path(__file__).resolve().parent
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """If pytest was asked to run the kit, load its other plugin, and disable pytest's cache."""
+    """Load the kit's other plugin if pytest was asked to run the kit."""
     named = early_config.known_args_namespace.file_or_dir
     if any(map(_is_the_kit, named)):
         manager = early_config.pluginmanager

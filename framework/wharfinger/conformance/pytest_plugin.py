@@ -23,7 +23,7 @@ _NO_VERDICT: Final = (
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the kit's options to those of pytest."""
+    """Add the kit's options."""
     group = parser.getgroup("wharfinger", "conformance of a driver")
     try:
         group.addoption(
@@ -40,10 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the kit's options, and create the directory of the report.
-
-    Raise UsageError if an option is wrong, or if the rules would run in parallel.
-    """
+    """Check the kit's options, and create the directory of the report."""
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
@@ -66,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests of the kit in the order of the rule ids."""
+    """Sort the tests of the kit by rule id."""
     rules = {item: rule.id for item in items if (rule := _rule_of(item)) is not None}
     ordered = iter(sorted(rules, key=rules.__getitem__))
     items[:] = [next(ordered) if item in rules else item for item in items]
@@ -74,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
-    """Yield the run of the kit, which all tests share."""
+    """Yield the run that all tests share."""
     with Run(pytestconfig.stash[_ASKED], pytestconfig.option.driver_report) as run:
         pytestconfig.stash[_RUN] = run
         yield run
@@ -82,7 +79,7 @@ def conformance_run(pytestconfig: pytest.Config) -> Iterator[Run]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """Exit with the verdict's code, unless that is 0 or pytest has stopped early."""
+    """Set the exit code of pytest from the verdict."""
     if not session.config.option.collectonly and exitstatus not in _NO_VERDICT:
         session.exitstatus = exit_code(_verdicts(session.config)) or exitstatus
 

@@ -1,4 +1,4 @@
-"""Make the databases and the Placement of a run faster; their data need not survive a crash."""
+"""Make the databases and the Placement of a run faster."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -11,10 +11,7 @@ from sqlalchemy import Pool, QueuePool, event
 
 @contextmanager
 def staying_open() -> Iterator[list[Pool]]:
-    """Let engines that oslo.db creates in the block keep connections to SQLite files open.
-
-    Yield the list of the connection pools, which grows in the block.
-    """
+    """Let new SQLite engines of oslo.db keep connections open; yield their pools."""
     pools: list[Pool] = []
 
     class Unlimited(QueuePool):
@@ -43,7 +40,7 @@ def without_sync() -> Iterator[None]:
 
 @contextmanager
 def quick_placement() -> Iterator[None]:
-    """In the block, let the embedded Placement cache schema checks, table aliases and policy."""
+    """In the block, make the embedded Placement faster with caches."""
     # Both are installed only with the extra "conformance".
     from jsonschema.validators import validator_for  # type: ignore[import-untyped]  # noqa: PLC0415
     from placement import policy  # noqa: PLC0415

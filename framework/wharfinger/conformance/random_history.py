@@ -29,10 +29,7 @@ _Step = tuple[Callable[[str], None], Sequence[str]]
 
 
 class History(RuleBasedStateMachine):
-    """One random history, with comparisons of Placement and the backend.
-
-    An event is left out if a rule about it was found broken.
-    """
+    """One random history, and comparisons of Placement with the backend."""
 
     def __init__(self, subject: Subject) -> None:
         super().__init__()
@@ -50,7 +47,7 @@ class History(RuleBasedStateMachine):
 
     @initialize()
     def begins(self) -> None:
-        """Reset the backend, start a driver, and publish the nodes or devices of the backend."""
+        """Reset the backend, start a driver, and publish the driver's providers."""
         self._subject.begin()
         self._publishing = Publishing(self._subject)
         self._publishing.start()
@@ -65,11 +62,7 @@ class History(RuleBasedStateMachine):
 
     @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
     def happens(self, step: int, which: int, cycle_type: str) -> None:
-        """Let one event happen: a change of the backend, a full cycle, a restart or a fault.
-
-        ``step`` selects the event, ``which`` the node or device. ``cycle_type`` is the type of the
-        cycle after a change of the backend, "" for no cycle.
-        """
+        """Change the backend, run a cycle, restart the driver, or inject a fault."""
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
         happens(things[which % len(things)])
@@ -120,7 +113,7 @@ class History(RuleBasedStateMachine):
             yield self._restart, [""]
         for fault, id in _FAULTS.items():
             if self._keeps("WHF-304", "WHF-702", id):
-                yield self._fail_at, [f"{fault} {at}" for at in range(_CALLS)]
+                yield self._run_with_fault, [f"{fault} {at}" for at in range(_CALLS)]
 
     def _may_run(self, cycle_type: str) -> bool:
         return cycle_type in ("sync", "drift") or (
@@ -131,9 +124,9 @@ class History(RuleBasedStateMachine):
         self._tell(cycle_type)
         outcome = getattr(self._running.cycle, cycle_type)()
         # Without a new listing, a driver may report a removed thing as a problem.
-        for problem in problems(outcome, may_report=cycle_type != "sync"):
+        for problem in problems(outcome, ignore_reported=cycle_type != "sync"):
             self._fail(str(problem), "a cycle without a problem")
-        self._see_kept()
+        self._check_unchanged_things()
         self._settle()
 
     def _restart(self, _: str) -> None:
@@ -141,13 +134,8 @@ class History(RuleBasedStateMachine):
         self._running.restart()
         self._settle()
 
-    def _fail_at(self, how: str) -> None:
-        """Run a full cycle with a fault, then settle without one.
-
-        Raise Violation if a tree was neither old nor new in between. ``how`` names the fault and
-        the number of the backend call.
-        """
-        fault, at = how.rsplit(" ", 1)
+    def _run_with_fault(self, fault_and_call: str) -> None:
+        fault, at = fault_and_call.rsplit(" ", 1)
         self._tell(f"call {at} gets {fault}")
         old = self._subject.placement.contents()
         Breaking(self._subject, Fault(fault)).attempt(self._running.cycle.sync, int(at))
@@ -159,18 +147,14 @@ class History(RuleBasedStateMachine):
 
     # Checks.
 
-    def _see_kept(self) -> None:
-        """Raise Violation if a thing stayed busy but is not reserved, or stayed free but changed.
-
-        This includes the providers below the thing.
-        """
+    def _check_unchanged_things(self) -> None:
         contents = self._subject.placement.contents()
         for thing in self._listed_busy & self._busy & contents.keys():
-            self._see_reserved(contents, thing)
+            self._check_reserved(contents, thing)
         for thing in (self._listed_free & {*self._there} & contents.keys()) - self._busy:
-            self._see_free(contents, thing)
+            self._check_free(contents, thing)
 
-    def _see_free(self, contents: Contents, thing: str) -> None:
+    def _check_free(self, contents: Contents, thing: str) -> None:
         now = _its_providers(contents, thing)
         before = self._free.setdefault(thing, now)
         if before != now:
@@ -182,9 +166,9 @@ class History(RuleBasedStateMachine):
             if thing not in contents:
                 self._fail(f"{thing} is not in Placement", f"+ {thing}")
             elif thing in self._busy:
-                self._see_reserved(contents, thing)
+                self._check_reserved(contents, thing)
             else:
-                self._see_free(contents, thing)
+                self._check_free(contents, thing)
         for thing in self._gone:
             if thing in contents:
                 self._fail(f"{thing} is in Placement", f"- {thing}")
@@ -193,7 +177,6 @@ class History(RuleBasedStateMachine):
         self._listed_free = {*self._there} - self._busy
 
     def _are_free(self, contents: Contents) -> bool:
-        """Return whether no free thing is reserved, or has changed since it was first seen free."""
         there = {one for one in {*self._there} - self._busy if one in contents}
         return all(
             _its_providers(contents, one) == self._free[one]
@@ -202,7 +185,7 @@ class History(RuleBasedStateMachine):
             for one in there
         )
 
-    def _see_reserved(self, contents: Contents, thing: str) -> None:
+    def _check_reserved(self, contents: Contents, thing: str) -> None:
         for name, provider in _its_providers(contents, thing).items():
             for kind, one in sorted(provider.inventories.items()):
                 if not one.is_fully_reserved:
@@ -235,7 +218,7 @@ def _its_providers(contents: Contents, thing: str) -> Contents:
 
 
 def histories_of(subject: Subject) -> type[History]:
-    """Return a subclass of History for this driver whose constructor takes no arguments."""
+    """Return a subclass of History that needs no arguments."""
 
     class Its(History):
         def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""The report of a run, as JSON for programs and as Markdown for people."""
+"""The report of a run, as JSON and as Markdown."""
 
 import json
 import platform
@@ -27,11 +27,7 @@ def facts(
     rules: Iterable[Rule],
     capabilities: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of the report as data for JSON.
-
-    A rule without a result counts as not run. ``capabilities`` is the result of
-    ``declared_capabilities``.
-    """
+    """Return the content of the report as data for JSON."""
     return {
         "format": _FORMAT,
         "kit": VERSION,
@@ -58,20 +54,17 @@ def facts(
 
 
 def as_json(facts: Mapping[str, Any]) -> str:
-    """Return the facts as the text of a JSON file."""
+    """Return the facts as JSON text."""
     return json.dumps(facts, indent=2) + "\n"
 
 
 def as_markdown(facts: Mapping[str, Any]) -> str:
-    """Return the main facts as the text of a Markdown file."""
+    """Return the main facts as Markdown text."""
     return "\n".join(_markdown(facts)) + "\n"
 
 
 def driver(name: str) -> dict[str, str]:
-    """Return the ``name``, ``class`` and ``distribution`` of a driver.
-
-    Class and distribution are "" if the driver is not installed.
-    """
+    """Return a driver's ``name``, ``class`` and ``distribution``; "" if unknown."""
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}
@@ -79,7 +72,7 @@ def driver(name: str) -> dict[str, str]:
 
 
 def unproven(facts: Mapping[str, Any], profile: str) -> str:
-    """Return a suffix such as " (2 unproven)" for a profile's verdict; "" for none."""
+    """Return a suffix for a profile's verdict, such as " (2 unproven)"."""
     count = facts["unproven"][profile]
     return f" ({count} unproven)" if count else ""
 

@@ -1,4 +1,4 @@
-"""Start the process in which the rules run, and wait for its results."""
+"""Run the checks of rules in another process."""
 
 import json
 import os
@@ -31,38 +31,31 @@ _MARK: Final = "WHARFINGER_CONFORMANCE_PROCESS"
 
 
 class Lost(Exception):
-    """The process has ended or was killed before the result arrived.
-
-    ``details`` has the end of its output, and the stacks of its threads. ``is_harness`` is true if
-    a call to the harness was running.
-    """
+    """The process was lost before the result arrived."""
 
     def __init__(self, reason: str, details: str, *, is_harness: bool = False) -> None:
         super().__init__(reason)
         self.details: Final = details
+        #: Whether a call to the harness was running.
         self.is_harness: Final = is_harness
 
 
 class RuleProcess:
-    """A process that checks one rule of a driver at a time.
+    """A process that checks one rule at a time."""
 
-    ``directory`` is an empty directory for its files. ``broken`` has the ids of the rules that were
-    found broken before.
-    """
-
-    def __init__(self, asked: Asked, directory: Path, broken: Iterable[str]) -> None:
+    def __init__(self, asked: Asked, empty_directory: Path, broken_rule_ids: Iterable[str]) -> None:
         self._timeout: Final = asked.timeout
         self._mark: Final = str(uuid4())
-        self._output: Final = directory / "output"
-        self._stacks: Final = directory / "stacks"
-        page = directory / "calls"
+        self._output: Final = empty_directory / "output"
+        self._stacks: Final = empty_directory / "stacks"
+        page = empty_directory / "calls"
         self._clock: Final = DriverClock(page, 0)
         question, self._questions = os.pipe()
         self._answers, answer = os.pipe()
         start = {
             "asked": asked.to_data(),
-            "broken": sorted(broken),
-            "directory": str(directory),
+            "broken": sorted(broken_rule_ids),
+            "directory": str(empty_directory),
             "questions": question,
             "answers": answer,
         }
@@ -91,40 +84,34 @@ class RuleProcess:
         self._buffer = b""
 
     def begin(self) -> dict[str, Any]:
-        """Wait until the process is ready; return the driver's capabilities as JSON data.
-
-        Raise NotShown if the driver cannot be checked, Lost if the process ends or is too slow.
-        """
-        answer = self._answer()
+        """Wait for the process; return the driver's capabilities. Raises NotShown and Lost."""
+        answer = self._next_answer()
         if reason := answer["reason"]:
             raise NotShown(reason)
         capabilities: dict[str, Any] = answer["capabilities"]
         return capabilities
 
     def check(self, rule: Rule) -> Result:
-        """Let the process check a rule; return the result, or raise Lost."""
+        """Let the process check a rule; return the result. Raises Lost."""
         self._ask({"check": rule.id})
-        return Result(rule, **self._read(self._answer()))
+        return Result(rule, **self._read(self._next_answer()))
 
     def end(self) -> None:
-        """Let the process stop the harness; then kill the process.
-
-        Raise NotShown if the harness cannot be stopped, Lost if the process does not answer.
-        """
+        """Stop the harness, and end the process. Raises NotShown and Lost."""
         self._ask({})
-        reason = self._answer()["reason"]
+        reason = self._next_answer()["reason"]
         self.kill()
         if reason:
             raise NotShown(reason)
 
     def kill(self) -> None:
-        """Kill the process, and every process that it has started."""
+        """Kill the process and all processes that it has started."""
         self._process.kill()
         self._process.wait()
         for fd in self._open:
             os.close(fd)
         self._open.clear()
-        for pid in _marked(f"{_MARK}={self._mark}".encode()):
+        for pid in _pids_with_mark(f"{_MARK}={self._mark}".encode()):
             try:
                 os.kill(pid, signal.SIGKILL)
             except (ProcessLookupError, PermissionError):
@@ -136,19 +123,17 @@ class RuleProcess:
         except BrokenPipeError:
             return  # there will be no answer, and that is the failure
 
-    def _answer(self) -> Any:
-        """Return the next answer of the process, or raise Lost."""
+    def _next_answer(self) -> Any:
         self._clock.restart()
         while b"\n" not in self._buffer:
-            self._wait()
+            self._read_part()
         line, _, self._buffer = self._buffer.partition(b"\n")
         answer = json.loads(line)
         if answer.pop("pid") != self._process.pid:
             raise self._lost("a process that the driver forked answers in place of the kit's")
         return answer
 
-    def _wait(self) -> None:
-        """Wait a moment for a part of an answer; raise Lost if the process ended or is too slow."""
+    def _read_part(self) -> None:
         readable, _, _ = select.select([self._answers], [], [], _INTERVAL)
         part = os.read(self._answers, 1 << 16) if readable else None
         if part:
@@ -199,8 +184,7 @@ class RuleProcess:
         return {**answer, "status": Status(answer["status"])}
 
 
-def _marked(mark: bytes) -> Iterable[int]:
-    """Yield the ids of the processes with this variable in their environment."""
+def _pids_with_mark(mark: bytes) -> Iterable[int]:
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             variables = path.read_bytes().split(b"\0")

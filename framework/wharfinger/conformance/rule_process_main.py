@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def main(start: Any) -> None:
-    """Set up the driver, check each rule that the pipe names, and end the process."""
+    """Check the rules that the parent process names, then end the process."""
     directory = Path(start["directory"])
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     stacks = (directory / "stacks").open("w")
@@ -43,11 +43,8 @@ def main(start: Any) -> None:
 
 
 def interrupt(*_: object) -> NoReturn:
-    """Raise KeyboardInterrupt, as Python's own handler of SIGINT does.
-
-    asyncio.run replaces Python's handler, and only in the main thread. This process calls the
-    driver in its main thread, the agent in another one.
-    """
+    """Handle SIGINT with a KeyboardInterrupt."""
+    # asyncio.run replaces the handler of Python itself, and only in the main thread.
     raise KeyboardInterrupt
 
 
@@ -82,7 +79,7 @@ def _answer_all(start: Any, directory: Path) -> None:
 
 
 def _tell(start: Any, answer: dict[str, Any]) -> None:
-    """Send an answer with the id of this process, since a fork of it may answer, too."""
+    # A fork of this process may answer, too.
     os.write(start["answers"], json.dumps({**answer, "pid": os.getpid()}).encode() + b"\n")
 
 

@@ -51,7 +51,7 @@ class Status(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a rule is broken without a declaration, or a declared failure did not occur."""
+        """Whether the rule failed, or did not fail as declared."""
         return self in (Status.FAILED, Status.UNEXPECTED)
 
 
@@ -74,10 +74,7 @@ class Result:
 
 
 class Examination:
-    """Checks the rules with one driver, and keeps the results.
-
-    ``known`` has the reasons of the declared known failures by rule id.
-    """
+    """Checks rules with one driver, and keeps the results."""
 
     def __init__(
         self,
@@ -92,7 +89,7 @@ class Examination:
         self.results: Final[dict[str, Result]] = {}
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule, unless it need not or cannot be checked; return the result."""
+        """Check a rule if possible; return the result."""
         result = judged(self._check(rule), self._known)
         self.results[rule.id] = result
         if result.is_broken:
@@ -101,15 +98,15 @@ class Examination:
 
     @property
     def broken(self) -> set[str]:
-        """The ids of the rules that were found broken so far."""
+        """The ids of the rules that were found broken."""
         return self._subject.broken
 
     def check_all(self, rules: Iterable[Rule]) -> list[Result]:
-        """Check rules one after the other; return the results."""
+        """Check the rules; return the results."""
         return [self.check(rule) for rule in rules]
 
     def _check(self, rule: Rule) -> Result:
-        why_not = self._unchecked(rule)
+        why_not = self._result_without_check(rule)
         if why_not is not None:
             return why_not
         try:
@@ -130,12 +127,11 @@ class Examination:
             details = "".join(traceback.format_tb(error.__traceback__, -_FRAMES))
             return Result(rule, Status.FAILED, _bounded(found), "no error", details)
         tried = _bounded(found) if isinstance(found, str) else ""
-        missing = self._missing(rule.wants) if self._subject.has_harness else ""
+        missing = self._missing_in_harness(rule.wants) if self._subject.has_harness else ""
         status = Status.UNPROVEN if missing else Status.PASSED
         return Result(rule, status, "; ".join(filter(None, (missing, tried))))
 
-    def _unchecked(self, rule: Rule) -> Result | None:
-        """Return the result of a rule that need not or cannot be checked; otherwise None."""
+    def _result_without_check(self, rule: Rule) -> Result | None:
         if rule.profile is Profile.EXTENDED and self._profile is Profile.CORE:
             return Result(rule, Status.NOT_ASKED)
         for id in sorted(requirements(rule.after) & self._subject.broken):
@@ -152,11 +148,10 @@ class Examination:
             return Result(rule, Status.EXEMPT, printable(exempt))
         if rule.profile is Profile.EXTENDED and not self._subject.has_harness:
             return Result(rule, Status.NOT_RUN, NO_HARNESS)
-        missing = self._missing(rule.needs)
+        missing = self._missing_in_harness(rule.needs)
         return Result(rule, Status.UNPROVEN, missing) if missing else None
 
-    def _missing(self, names: Iterable[str]) -> str:
-        """Return a text on which methods and faults the harness should have, but lacks, or ""."""
+    def _missing_in_harness(self, names: Iterable[str]) -> str:
         missing = [
             f"fault {one.name}" if isinstance(one, Fault) else one
             for one in names
@@ -166,10 +161,7 @@ class Examination:
 
 
 def judged(result: Result, known: Mapping[str, str]) -> Result:
-    """Return the result, changed if ``known`` declares that the driver breaks the rule.
-
-    A failure then becomes a known failure. A passed or exempt rule becomes an unexpected pass.
-    """
+    """Return the result in view of the declared known failures."""
     reason = known.get(result.rule.id)
     if reason is None:
         return result
@@ -196,8 +188,6 @@ def _exempts(rule: Rule, harness: Harness) -> str | None:
 
 
 class _Guarded:
-    """A harness that turns each of its exceptions into NotShown."""
-
     def __init__(self, harness: Harness, calls: RunningCalls | None) -> None:
         self._harness = harness
         self._calls = calls
@@ -208,7 +198,6 @@ class _Guarded:
 
     @property
     def own(self) -> Harness:
-        """The author's harness, whose methods raise their own exceptions."""
         return self._harness
 
     def __getattr__(self, name: str) -> Any:
@@ -217,10 +206,7 @@ class _Guarded:
 
 
 def guarded(harness: Harness, calls: RunningCalls | None = None) -> Harness:
-    """Return the harness with methods that raise NotShown for any exception.
-
-    ``calls`` is notified of each call.
-    """
+    """Return a harness that raises NotShown for any exception."""
     return cast(Harness, _Guarded(harness, calls))
 
 

@@ -1,4 +1,4 @@
-"""The registry of the rules for drivers. The id of a rule is never used for another rule."""
+"""The registry of the rules for drivers. An id is never used again."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -72,7 +72,7 @@ class Rule:
     after: tuple[str, ...] = ()
 
     def exempts(self, capabilities: "Capabilities") -> str | None:
-        """Return why a driver with these capabilities is exempt from the rule, or None."""
+        """Return why a driver with these capabilities is exempt, or None."""
         for name, wanted in ((self.supports, True), (self.denies, False)):
             if name is not None and capabilities.supports(name) is not wanted:
                 declared = getattr(capabilities, name)
@@ -94,10 +94,7 @@ def rule(
     profile: Profile = Profile.CORE,
     **conditions: Any,
 ) -> Callable[[Check], Check]:
-    """Register a rule with the decorated function as its check; see Rule for the arguments.
-
-    Raise ValueError if there is a rule with this id.
-    """
+    """Register a rule, with the decorated function as its check."""
 
     def register(check: Check) -> Check:
         if id in _REGISTRY:
@@ -118,7 +115,7 @@ def rule(
 
 
 def requirements(after: Iterable[str]) -> frozenset[str]:
-    """Return these ids, and the ids of all rules on which these rules depend."""
+    """Return these rule ids and the ids of all required rules."""
     found = {*after}
     for id in after:
         if id in _REGISTRY:
@@ -127,7 +124,7 @@ def requirements(after: Iterable[str]) -> frozenset[str]:
 
 
 def all_rules() -> Iterator[Rule]:
-    """Yield all rules in the order of their ids."""
+    """Yield all rules, sorted by id."""
     package = import_module("wharfinger.conformance.checks")
     for module in iter_modules(package.__path__, f"{package.__name__}."):
         import_module(module.name)
@@ -135,15 +132,12 @@ def all_rules() -> Iterator[Rule]:
 
 
 def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
-    """Return whether none of these rules, and of the rules they depend on, was found broken."""
+    """Return whether neither these rules nor rules that they require were found broken."""
     return subject.broken.isdisjoint(requirements(ids))
 
 
 def can_be_busy(subject: "Subject") -> bool:
-    """Return whether the harness can make nodes or devices busy, and the driver reserves busy ones.
-
-    The driver is trusted until a check of its reservations fails. Without a harness, return False.
-    """
+    """Return whether checks can make nodes or devices busy."""
     return (
         subject.declared is not None
         and subject.declared.busy.supported

@@ -1,4 +1,4 @@
-"""One run of the kit: the results of the rules, the verdict, and the report."""
+"""One run of the kit, with the results, the verdict and the report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,11 +19,7 @@ _MOST_LOST: Final = 3
 
 
 class Run:
-    """Checks rules in another process, and keeps the results.
-
-    ``reports`` is the directory of the report; None for no report. The constructor and ``check``
-    raise OSError if the report cannot be written.
-    """
+    """Checks rules in another process, and keeps the results."""
 
     def __init__(self, asked: Asked, reports: Path | None = None) -> None:
         self.asked: Final = asked
@@ -47,10 +43,7 @@ class Run:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """End the process; raise NotShown if it does not stop the harness.
-
-        If the process is lost outside the harness, the last rule fails.
-        """
+        """End the process. Raises NotShown."""
         try:
             if self._process is not None and kind is None:
                 self._process.end()
@@ -65,7 +58,7 @@ class Run:
             self._directory.cleanup()
 
     def check(self, rule: Rule) -> Result:
-        """Check a rule, write the report, and return the result."""
+        """Check a rule, write the report, and return the result. Raises OSError."""
         self.results[rule.id] = result = self._check(rule)
         self._write()
         return result
@@ -77,11 +70,11 @@ class Run:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the run: FAILED before PARTIAL, and PARTIAL before CONFORMS."""
+        """The exit code of the run."""
         return exit_code(self.verdicts)
 
     def summary(self) -> Iterator[str]:
-        """Yield the lines at the end of the run's output, without the verdict."""
+        """Yield the lines before the final verdict."""
         yield from terminal_output.summary(self.asked, self.verdicts, self.results.values())
         if self._reports is not None and self.asked.driver is not None:
             yield f"reports: {self._reports}/{self.asked.driver}.*"

@@ -1,4 +1,4 @@
-"""The options of a run, for the command ``wharfinger conformance run`` and for pytest."""
+"""The options of a run, for the command line and for pytest."""
 
 import random
 import re
@@ -41,7 +41,7 @@ class Asked:
 
     @classmethod
     def read(cls, driver: str | None, options: Namespace, prefix: str = "") -> Self:
-        """Return the values of the options of ``add_options``; draw a seed if none is given."""
+        """Return the values of parsed options, with a random seed by default."""
 
         def value(name: str) -> Any:
             return getattr(options, f"{prefix}{name}".replace("-", "_"))
@@ -88,12 +88,9 @@ class Asked:
         )
 
 
-def add_options(add: Callable[..., Any], prefix: str = "") -> None:
-    """Add the options of a run with ``add``, a method of the parser.
-
-    ``prefix`` stands before each name, except --driver-config.
-    """
-    add(
+def add_options(add_argument: Callable[..., Any], prefix: str = "") -> None:
+    """Add the options of a run to a parser."""
+    add_argument(
         "--driver-config",
         metavar="FILE",
         type=_file,
@@ -102,14 +99,14 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         f"--{prefix}profile core, since the verdict on the other rules is PARTIAL. Default: the "
         "configuration and backend of the driver's harness",
     )
-    add(
+    add_argument(
         f"--{prefix}profile",
         choices=[profile.value for profile in Profile],
         default=Profile.EXTENDED.value,
         help="core: check only the rules that need no harness. extended: check all rules. Default: "
         "extended",
     )
-    add(
+    add_argument(
         f"--{prefix}known-failure",
         metavar="'ID: REASON'",
         type=_known_failure,
@@ -119,21 +116,21 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         "then does not fail the run. The run fails if the driver keeps the rule, or if the rule "
         "does not apply to the driver. Repeat the option for further rules",
     )
-    add(
+    add_argument(
         f"--{prefix}report",
         metavar="DIR",
         type=Path,
         help="write the report to DRIVER.json, DRIVER.md and DRIVER.svg in this directory, anew "
         "after each rule. The directory is created if it is missing. Default: no report",
     )
-    add(
+    add_argument(
         f"--{prefix}seed",
         metavar="N",
         type=int,
         help="the seed of the random histories and of the sample of faults. The same seed draws "
         "the same ones again. Default: a random seed, which the output shows",
     )
-    add(
+    add_argument(
         f"--{prefix}examples",
         metavar="N",
         type=_count,
@@ -141,7 +138,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         help="the number of random histories, which are sequences of backend events and cycles. "
         "Two simple histories come first, and do not count. Default: %(default)s",
     )
-    add(
+    add_argument(
         f"--{prefix}timeout",
         metavar="SECONDS",
         type=_seconds,
@@ -150,7 +147,7 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
         "takes longer fails. One call to the harness may also take this long; after that, the "
         "rule is not run. Default: %(default)g",
     )
-    add(
+    add_argument(
         f"--{prefix}thorough",
         action="store_true",
         help="try every fault and case instead of a sample. This takes long. "
@@ -159,14 +156,14 @@ def add_options(add: Callable[..., Any], prefix: str = "") -> None:
 
 
 def driver_name(text: str) -> str:
-    """Return the argument if it is a valid driver name; otherwise raise ArgumentTypeError."""
+    """Return a valid name of a driver. Raises ArgumentTypeError."""
     if not _NAME.fullmatch(text):
         raise ArgumentTypeError(f"{text!r} is not a driver's name, such as libvirt")
     return text
 
 
 def rule_id(text: str) -> str:
-    """Return the argument if it is the id of a rule; otherwise raise ArgumentTypeError."""
+    """Return the id of an existing rule. Raises ArgumentTypeError."""
     if text not in _ids():
         raise ArgumentTypeError(f"there is no rule {text}. wharfinger conformance rules lists them")
     return text

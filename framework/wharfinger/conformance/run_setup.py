@@ -1,4 +1,4 @@
-"""Set up the checks of a driver: its backend, a Placement, and an Examination."""
+"""Set up the harness, Placement and examination of a driver."""
 
 import logging
 from collections.abc import Iterator
@@ -34,11 +34,7 @@ _LOUD: Final = ("placement", "oslo_db", "object", "stevedore", "urllib3.connecti
 
 @contextmanager
 def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Examination]:
-    """Start a Placement, and the harness if there is one; yield the examination of the driver.
-
-    After the block, stop the harness and Placement. ``calls`` is notified of each call to the
-    driver and the harness. Raise NotShown if the driver cannot be checked.
-    """
+    """Set up and yield the examination of a driver. Raises NotShown."""
     if asked.driver is None:
         raise NotShown("no driver is named (--driver NAME)")
     with ExitStack() as stack:
@@ -74,7 +70,7 @@ def set_up(asked: Asked, directory: Path, calls: RunningCalls) -> Iterator[Exami
 
 
 def declared_capabilities(driver: str) -> dict[str, dict[str, Any]]:
-    """Return a driver's declared capabilities as JSON data; {} if the driver cannot be loaded."""
+    """Return a driver's declared capabilities as data for JSON."""
     try:
         declared = loader.load(driver).capabilities.items()
     except DriverLoadError:
@@ -118,10 +114,7 @@ def _start_harness(
 
 
 def find_harness(driver: str) -> Any:
-    """Return the class of a driver's harness, None if it has none.
-
-    Raise NotShown if there are several, or if the import fails.
-    """
+    """Return the class of a driver's harness, if any. Raises NotShown."""
     found = [*entry_points(group=HARNESSES, name=driver)]
     if len(found) > 1:
         named = ", ".join(sorted(one.value for one in found))

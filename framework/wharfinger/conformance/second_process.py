@@ -1,7 +1,4 @@
-"""Let a driver describe its nodes in another process.
-
-Run as a program, the module is that process.
-"""
+"""Let a driver describe its nodes in another process, which also runs this module."""
 
 import json
 import os
@@ -26,10 +23,7 @@ _ENDED: Final = 17
 def described_elsewhere(
     files: Sequence[Path], instance: str, live: Contents, *, hash_seed: int
 ) -> dict[str, Any]:
-    """Return the data of each described provider by name, from a process with this hash seed.
-
-    ``live`` has the providers in Placement. Raise Violation if the driver fails in that process.
-    """
+    """Return the providers that the driver describes in another process. Raises Violation."""
     question = {
         "files": [str(file) for file in files],
         "instance": instance,
@@ -92,7 +86,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Read a request from standard input, print the described providers as JSON, and exit."""
+    """Answer a request on standard input with the described providers."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(

@@ -42,10 +42,9 @@ _KEPT: Final = 64
 
 
 class _Watch:
-    """Observes the audit events of the present thread and of threads that start later."""
-
     def __init__(self, note: Callable[[str, tuple[Any, ...]], None]) -> None:
         self._note: Final = note
+        #: The threads that ran before: these events are not those of the block.
         self._others = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -59,11 +58,7 @@ _HOOKED: Final[list[bool]] = []
 
 @contextmanager
 def watching() -> Iterator[list[str]]:
-    """Yield a list that gets a text for each side effect of the block.
-
-    Side effects are calls that act outside the process, changes of its shared state, and new
-    threads.
-    """
+    """Yield a list that gets a text for each side effect of the block."""
     seen: list[str] = []
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -85,10 +80,7 @@ def watching() -> Iterator[list[str]]:
 
 @contextmanager
 def watching_files() -> Iterator[set[str]]:
-    """Yield a set of at most 64 paths that the block creates, or opens with O_CREAT.
-
-    They include the segments of shared memory that Python code creates.
-    """
+    """Yield a set of at most 64 paths that the block may have created."""
     made: set[str] = set()
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
@@ -110,7 +102,7 @@ def watching_files() -> Iterator[set[str]]:
 
 @contextmanager
 def _auditing_shared_memory() -> Iterator[None]:
-    """In the block, send an audit event for each shm_open, since Python sends none."""
+    # Python sends no audit event for shm_open.
     shm_open = _posixshmem.shm_open
 
     def audited(path: str, flags: int, mode: int = 0o777) -> int:
@@ -138,7 +130,7 @@ def _noting(note: Callable[[str, tuple[Any, ...]], None]) -> Iterator[None]:
 
 
 def open_files() -> int:
-    """Return the number of open file descriptors of this process."""
+    """Return the number of open file descriptors."""
     return len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names alone, and quickly
 
 

@@ -1,4 +1,4 @@
-"""An observer that records sleeps and changes of shared state in calls to a driver."""
+"""Record sleeps, and changes of shared state, in calls to a driver."""
 
 import _signal  # type: ignore[import-not-found]
 import _socket
@@ -64,21 +64,17 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Records changes of shared state, and sleeps beyond a limit, in calls to a driver.
-
-    The limit is 0.1 s for all calls together. While ``backend_fails``, it is 5 s for each call. A
-    wait that ends by its time-out is a sleep, too. The methods in ``free`` may sleep.
-    """
+    """Records long sleeps and changes of shared state in calls to a driver."""
 
     def __init__(
         self,
         process: ProcessObserver,
         backend: BackendFrames,
-        free: frozenset[str],
+        may_sleep: frozenset[str],
     ) -> None:
         self._process: Final = process
         self._backend: Final = backend
-        self._free: Final = free
+        self._may_sleep: Final = may_sleep
         self._slept = 0.0
         self._slept_in_call = 0.0
         self._method = ""
@@ -101,7 +97,7 @@ class SleepObserver:
 
     @contextmanager
     def watching_select(self) -> Iterator[None]:
-        """In the block, record calls of select.select without files, which are sleeps."""
+        """In the block, count calls of select.select without files as sleeps."""
         real = select.select
 
         @wraps(real)
@@ -137,13 +133,9 @@ class SleepObserver:
                 if argument is False or argument == []:  # its time is over
                     self._add(start, frame.f_back, code.co_qualname)
         elif event == "call" and id(code) in _CALLS:
-            self._see_call(frame)
+            self._check_call(frame)
 
-    def _see_call(self, frame: FrameType) -> None:
-        """Record a call that seeds ``random``, changes shared state, or runs the command sleep.
-
-        Remember a thread that the call starts.
-        """
+    def _check_call(self, frame: FrameType) -> None:
         if frame.f_code is _SEED and frame.f_locals.get("self") is _GLOBAL:
             self._process.note(Misuse.STATE, "the seed of random", self._method)
         elif frame.f_code in _CHANGES_IN_PYTHON and not self._backend.is_running(frame):
@@ -153,17 +145,17 @@ class SleepObserver:
             self._process.own_threads.add(frame.f_locals["self"])
         elif frame.f_code is _RUN:
             command = str(frame.f_locals.get("args"))
-            if _PROGRAM.search(command) and not (self.backend_fails or self._is_free(frame)):
+            if _PROGRAM.search(command) and not (self.backend_fails or self._may_sleep_in(frame)):
                 self._process.note(Misuse.SLEEP, command[:80], self._method)
 
     def _read_clock(self, frame: FrameType) -> None:
         self._readings += 1
-        if self._readings == _READINGS and not (self.backend_fails or self._is_free(frame)):
+        if self._readings == _READINGS and not (self.backend_fails or self._may_sleep_in(frame)):
             self._process.note(Misuse.SLEEP, "it reads the clock again and again", self._method)
 
     def _add(self, start: float, frame: FrameType | None, what: str) -> None:
         slept = time.monotonic() - start
-        if slept < _NONE or frame is None or self._is_free(frame):
+        if slept < _NONE or frame is None or self._may_sleep_in(frame):
             return
         if self.backend_fails:
             self._slept_in_call += slept
@@ -173,8 +165,8 @@ class SleepObserver:
             where = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             self._process.note(Misuse.SLEEP, f"{what} ({where})", self._method)
 
-    def _is_free(self, frame: FrameType) -> bool:
-        if not self._method or self._method in self._free:
+    def _may_sleep_in(self, frame: FrameType) -> bool:
+        if not self._method or self._method in self._may_sleep:
             return True
         return self._backend.is_running(frame)
 

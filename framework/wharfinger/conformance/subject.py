@@ -54,12 +54,7 @@ _SHRINKING: Final = 20.0
 
 
 class Subject:
-    """One driver under test, with a backend and a Placement.
-
-    The backend is that of the ``harness``, or that of ``config_file``, from which the kit only
-    reads. ``seed`` draws the random histories and the faults. ``examples`` is the number of
-    histories. With ``thorough``, checks try every case instead of a sample.
-    """
+    """One driver under test, with a backend and a Placement."""
 
     def __init__(
         self,
@@ -94,10 +89,7 @@ class Subject:
 
     @property
     def harness(self) -> Harness:
-        """The harness, for callers that may change the backend; raise NotShown without one.
-
-        The next check then begins with a reset.
-        """
+        """The harness, for callers that may change the backend. Raises NotShown."""
         self._fresh = None
         if self._harness is None:
             raise NotShown("there is no harness")
@@ -105,7 +97,7 @@ class Subject:
 
     @property
     def declared(self) -> Harness | None:
-        """The harness, for callers that change nothing; None without one."""
+        """The harness, if any, for callers that change nothing."""
         return self._harness
 
     @property
@@ -113,44 +105,41 @@ class Subject:
         """Whether there is a harness."""
         return self._harness is not None
 
-    def can(self, method: str) -> bool:
-        """Return whether the harness has this optional method, or can inject this fault."""
+    def can(self, method_or_fault: str) -> bool:
+        """Return whether the harness has this method or can inject this fault."""
         if self._harness is None:
             return False
-        if method in [*Fault]:
-            return method in self._harness.faults
+        if method_or_fault in [*Fault]:
+            return method_or_fault in self._harness.faults
         kind = getattr(self._harness, "kind", type(self._harness))
-        return getattr(kind, method, None) is not getattr(Harness, method)
+        return getattr(kind, method_or_fault, None) is not getattr(Harness, method_or_fault)
 
     def is_impossible(self, method: str) -> bool:
-        """Return whether the harness declares that its backend cannot do what this method does."""
+        """Return whether the harness declares this method unsupported."""
         if self._harness is None:
             return False
         declared = {"change": self._harness.changes, "use": self._harness.uses}
         return method in declared and not declared[method].supported
 
     def possible(self, faults: Iterable[Fault]) -> list[Fault]:
-        """Return these faults without the optional ones that the harness cannot inject."""
+        """Select the faults that the harness can inject."""
         return [fault for fault in faults if fault in COMMON_FAULTS or self.can(fault)]
 
     @cached_property
     def kind(self) -> type[ComputeDriver]:
-        """The driver's class; raise DriverLoadError if it cannot be loaded."""
+        """The driver's class. Raises DriverLoadError."""
         return loader.load(self.name)
 
     @property
     def capabilities(self) -> Capabilities:
-        """The capabilities that the driver declares."""
+        """The capabilities that the driver declares. Raises DriverLoadError."""
         return self.kind.capabilities
 
     # Configuration.
 
     @cached_property
     def instance_name(self) -> str:
-        """The name of the driver instance: that in the configuration file, or "conformance".
-
-        Raise ConfigurationError if the configuration file enables several instances of the driver.
-        """
+        """The name of the driver instance. Raises ConfigurationError and ConfigurationFileError."""
         if self._config_file is None:
             return INSTANCE
         found = conf.parse([str(self._config_file)], [])
@@ -170,14 +159,11 @@ class Subject:
         return names[0] if names else self.name
 
     def configured(self) -> Options:
-        """Read and return the configuration.
-
-        Raise ConfigurationError or ConfigurationFileError if it is wrong.
-        """
+        """Read the configuration. Raises ConfigurationError and ConfigurationFileError."""
         return conf.parse([str(file) for file in self.files()], [])
 
     def files(self) -> list[Path]:
-        """Write the kit's configuration files; return the paths of all configuration files."""
+        """Write the kit's configuration files; return all configuration files."""
         name = self.instance_name
         # Later files override earlier ones: the author's state_path is not used.
         ours = self._directory / "ours.conf"
@@ -200,7 +186,7 @@ class Subject:
         return self._directory / f"state-{self._begun}"
 
     def begin_check(self) -> None:
-        """Make a new state directory; call ``begin`` if backend or Placement may have changed."""
+        """Begin a check with a new state directory, and a reset if necessary."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:
@@ -208,28 +194,22 @@ class Subject:
             # Without a harness, the backend may change at any time.
             self._fresh = None if self._harness is None else self.placement.listed()
 
-    def begin(self, *, is_whole: bool = False) -> None:
-        """Empty Placement, make a new state directory, and reset the backend of the harness.
-
-        Without ``is_whole``, try to remove all but 16 nodes or devices. Raise NotShown if the
-        harness has fewer than two, or not as many as after the last reset. Without a harness,
-        create the root providers that the driver expects of other programs.
-        """
+    def begin(self, *, keep_all_things: bool = False) -> None:
+        """Reset Placement, the state directory, and the harness if any. Raises NotShown."""
         self._fresh = None
         self._begin_state()
         self.placement.empty()
         if self._harness is not None:
             self._harness.reset()
             self._harness.forget()
-            self._see_things(self._harness.things())
-            if not is_whole:
-                self._make_small(self._harness)
+            self._check_things(self._harness.things())
+            if not keep_all_things:
+                self._remove_most_things(self._harness)
             self._harness.expect()
         else:
-            self._make_roots()
+            self._create_overlaid_roots()
 
-    def _make_small(self, harness: Harness) -> None:
-        """Remove nodes or devices until 16 are left, or 20 s have passed, or the harness cannot."""
+    def _remove_most_things(self, harness: Harness) -> None:
         deadline = time.monotonic() + _SHRINKING
         for thing in reversed([*harness.things()][_MANY:]):
             if time.monotonic() > deadline:
@@ -247,13 +227,12 @@ class Subject:
 
     @cached_property
     def _empty_state(self) -> Path:
-        """An empty state directory to be copied, since creating a database is slow."""
+        # It is copied for each check, since creating a database is slow.
         directory = self._directory / "empty"
         local(directory, INSTANCE).close()
         return directory
 
-    def _make_roots(self) -> None:
-        """Create the root providers that the driver expects of another program, such as nova."""
+    def _create_overlaid_roots(self) -> None:
         try:
             with self.driver() as driver:
                 described = describe(driver)
@@ -269,17 +248,14 @@ class Subject:
                 )
 
     def add(self) -> str:
-        """Let the harness add a node or device; return its name.
-
-        Raise NotShown if none is added.
-        """
+        """Let the harness add a node or device; return the name. Raises NotShown."""
         before = [*self.harness.things()]
         thing = self.harness.add()
         if thing in before or thing not in self.harness.things():
             raise NotShown(f"the harness should add a thing, but returned {thing!r}")
         return thing
 
-    def _see_things(self, things: Sequence[str]) -> None:
+    def _check_things(self, things: Sequence[str]) -> None:
         if len({*things}) < _FEWEST or len({*things}) != len(things):
             raise NotShown(
                 f"the harness has the things {[*things]}, not {_FEWEST} or more different ones"
@@ -289,7 +265,7 @@ class Subject:
         self._count = len(things)
 
     def load(self) -> Instance:
-        """Return a new driver instance, not connected; calls to it notify ``observers``."""
+        """Return a new driver instance that is not connected."""
         conf = self.configured()
         with suppress(DriverLoadError):
             _ = self.kind  # imports the driver, so that observers do not see the import
@@ -300,22 +276,19 @@ class Subject:
 
     @contextmanager
     def driver(self) -> Iterator[ComputeDriver]:
-        """Yield a new driver instance that is connected during the block."""
+        """Yield a new connected driver instance."""
         driver = self.load().driver
         with driver_instance_loader.connected(driver):
             yield driver
 
     def in_another_process(self) -> AbstractContextManager[None]:
-        """Count the time of the block as the driver's, since another process runs the driver."""
+        """Count the time of the block as the driver's."""
         clocks = [one for one in self.observers if one is not self.process]
         return calling("work in another process", clocks)
 
     @contextmanager
     def driver_elsewhere(self, host: str, configuration: str) -> Iterator[ComputeDriver]:
-        """Yield a connected driver instance whose host name is ``host``.
-
-        ``configuration`` replaces the text of ``Harness.configuration``.
-        """
+        """Yield a connected driver instance that has this host name."""
         state = self._directory / f"state-{self._begun}-{host}"
         state.mkdir(exist_ok=True)
         theirs, there = self._directory / "elsewhere.conf", self._directory / "host.conf"
@@ -330,7 +303,7 @@ class Subject:
 
     @contextmanager
     def publishing(self) -> Iterator["Publishing"]:
-        """Yield a new driver instance with its cycles; stop it after the block."""
+        """Yield a started Publishing; stop it after the block."""
         publishing = Publishing(self)
         try:
             publishing.start()
@@ -340,7 +313,7 @@ class Subject:
 
 
 class Publishing:
-    """A driver instance and its cycles, which publish to the kit's Placement."""
+    """A driver instance that publishes to the kit's Placement."""
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject
@@ -352,11 +325,11 @@ class Publishing:
         self.driver: ComputeDriver
 
     def start(self) -> None:
-        """Start a new driver instance, with the state directory of the present check."""
+        """Start a new driver instance."""
         instance = self._subject.load()
         self.publisher = instance.publisher
         self._invariants = self._invariants or TreeInvariants(
-            self._theirs, self.publisher, renames=not self._subject.has_harness
+            self._theirs, self.publisher, may_rename=not self._subject.has_harness
         )
         with staying_open():
             context = local(self._subject.state_path, instance.driver.host)
@@ -384,26 +357,22 @@ class Publishing:
         self.start()
 
     def advance(self, seconds: int) -> None:
-        """Set the clocks of this process ahead by this many seconds, until ``stop``."""
+        """Set the clocks of this process ahead, until ``stop``."""
         if seconds:
             self._ahead += seconds
             clock_shift.advance(seconds)
 
     def sync(self) -> CycleResult:
-        """Run a full cycle, check the providers in Placement after it, and return its result.
-
-        Raise Violation if a provider is wrong or the cycle has a problem. Raise DriverError if the
-        driver cannot list its nodes.
-        """
-        outcome = sound(self.cycle.sync(), may_report=not self._subject.has_harness)
+        """Run a full cycle, and check the published providers. Raises Violation and DriverError."""
+        outcome = sound(self.cycle.sync(), ignore_reported=not self._subject.has_harness)
         if self._invariants is not None:
             harness = self._subject.declared
             things = [] if harness is None else harness.things()
-            self._invariants.see(
+            self._invariants.check(
                 self.driver,
                 self._subject.placement.contents(),
                 things,
-                agrees="WHF-302" not in self._subject.broken,
+                checks_compute_nodes="WHF-302" not in self._subject.broken,
             )
         return outcome
 
@@ -414,10 +383,7 @@ class Publishing:
         return self._subject.placement.contents()
 
     def settle_free(self, is_free: Callable[[Contents], bool]) -> Contents:
-        """Call ``settle`` until ``is_free`` accepts its result; return the last result.
-
-        Repeat ten times at most. Before each repetition, set the clocks ahead by 60 s.
-        """
+        """Settle until ``is_free`` accepts the contents of Placement, or time is over."""
         contents = self.settle()
         for cycle in range(FREE_CYCLES):
             if is_free(contents):
@@ -428,22 +394,19 @@ class Publishing:
         return contents
 
 
-def sound(outcome: CycleResult, *, may_report: bool = False) -> CycleResult:
-    """Return the result of a cycle; raise Violation if the cycle has problems.
-
-    With ``may_report``, ignore the problems that the driver reports in ``get_problems``.
-    """
-    for problem in problems(outcome, may_report=may_report):
+def sound(outcome: CycleResult, *, ignore_reported: bool = False) -> CycleResult:
+    """Return the result of a cycle. Raises Violation if there are problems."""
+    for problem in problems(outcome, ignore_reported=ignore_reported):
         raise Violation(f"the cycle reports a problem: {problem}", "a cycle without a problem")
     return outcome
 
 
-def problems(outcome: CycleResult, *, may_report: bool) -> list[WharfingerError]:
-    """Return the problems of a cycle; with ``may_report``, without those of ``get_problems``."""
+def problems(outcome: CycleResult, *, ignore_reported: bool) -> list[WharfingerError]:
+    """Return the problems of a cycle."""
     return [
         problem
         for problem in outcome.problems
-        if not (may_report and getattr(problem, "operation", None) == REPORTED)
+        if not (ignore_reported and getattr(problem, "operation", None) == REPORTED)
     ]
 
 
@@ -454,10 +417,7 @@ def describe(
     refresh: bool = True,
     migrations: Sequence[Migration] = (),
 ) -> dict[str, DesiredProvider]:
-    """Let the driver list its nodes and describe their trees; return the providers by name.
-
-    ``live`` has the providers in Placement. Raise Violation if a node cannot be used.
-    """
+    """Let the driver describe its nodes; return the providers by name. Raises Violation."""
     listing = listed(driver, refresh=refresh)
     by_root = trees(live)
     described: dict[str, DesiredProvider] = {}
@@ -470,17 +430,14 @@ def describe(
 
 
 def provider_of(described: Mapping[str, DesiredProvider], thing: str) -> Provider:
-    """Return the provider of a node or device; raise NotShown if ``described`` lacks it."""
+    """Return the described provider of a node or device. Raises NotShown."""
     if thing not in described:
         raise NotShown(f"the harness has a thing {thing}, and the driver does not report it")
     return described[thing].provider
 
 
 def uuid_of(subject: Subject, driver: ComputeDriver, thing: str) -> str:
-    """Let the driver describe its nodes; return the uuid of the provider of a node or device.
-
-    Raise NotShown if the driver does not describe it.
-    """
+    """Return the uuid that the driver gives a node or device. Raises NotShown."""
     return provider_of(describe(driver, subject.placement.contents()), thing).uuid
 
 
@@ -490,11 +447,7 @@ def as_contents(described: Mapping[str, DesiredProvider]) -> Contents:
 
 
 def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
-    """Return the driver's nodes, with the figures of ``get_available_resource``.
-
-    Raise BackendError unless the driver lists different names. Raise Violation if a name, a uuid
-    or the figures are wrong, or cannot be read.
-    """
+    """Return the driver's nodes. Raises BackendError and Violation."""
     names = driver.get_available_nodes(refresh=refresh)
     check_names(driver, "get_available_nodes", names)
     listing = describe_nodes(driver, names)
@@ -506,10 +459,7 @@ def listed(driver: ComputeDriver, *, refresh: bool = True) -> NodeList:
 
 
 def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> ProviderTree:
-    """Return a node's tree as the framework gives it to the driver.
-
-    The tree has the node's providers in ``live``, or only a root if ``live`` lacks the node.
-    """
+    """Return the provider tree of a node, for the driver."""
     root = live.get(node, Provider(uuid=uuid, name=node, root_uuid=uuid))
     theirs = [one for one in live.values() if one.root_uuid == root.root_uuid]
     return ProviderTree.from_providers(theirs or [root])
@@ -518,6 +468,6 @@ def tree_of(node: str, uuid: str, live: Contents = MappingProxyType({})) -> Prov
 def update(
     driver: ComputeDriver, tree: ProviderTree, node: str, *, migrations: Sequence[Migration] = ()
 ) -> None:
-    """Call ``update_provider_tree``, with ``migrations`` only if the driver takes them."""
+    """Call ``update_provider_tree``, with migrations if the driver takes them."""
     more = {"migrations": migrations} if takes_migrations(type(driver)) else {}
     driver.update_provider_tree(tree, node, allocations=None, **more)

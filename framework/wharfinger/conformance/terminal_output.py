@@ -45,12 +45,12 @@ def again(asked: Asked, id: str) -> str:
 
 
 def progress(result: Result) -> str:
-    """Return the line to print after the check of a rule."""
+    """Return the line about a checked rule."""
     return f"{result.rule.id}  {result.rule.level:6}  {result.status}"
 
 
 def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]) -> Iterator[str]:
-    """Yield the lines at the end of a run, before the verdict."""
+    """Yield the lines before the final verdict."""
     results = [*results]
     if asked.driver is not None:
         one = report.driver(asked.driver)
@@ -73,7 +73,7 @@ def summary(asked: Asked, verdicts: Sequence[Verdict], results: Iterable[Result]
 
 
 def last_word(verdicts: Iterable[Verdict]) -> str:
-    """Return the last line of a run: the verdict on each profile."""
+    """Return the line with the verdict on each profile."""
     return ", ".join(
         f"{verdict.profile}: {verdict.word}"
         + (f" ({verdict.unproven} unproven)" if verdict.unproven else "")

@@ -1,4 +1,4 @@
-"""The tests that ``pytest --pyargs wharfinger.conformance`` runs: one for each rule."""
+"""The kit's tests for pytest, one for each rule."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from wharfinger.conformance.run import Run
 
 @pytest.mark.parametrize("rule", [pytest.param(rule, id=rule.id) for rule in all_rules()])
 def test_rule(rule: Rule, conformance_run: Run, request: pytest.FixtureRequest) -> None:
-    """Check a rule. Fail if a MUST fails undeclared, or if a declared failure did not occur."""
+    """Check a rule, and report the result to pytest."""
     result = conformance_run.check(rule)
     request.node.user_properties += [
         ("rule", rule.id),

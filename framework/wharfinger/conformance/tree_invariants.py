@@ -1,4 +1,4 @@
-"""Invariants of a driver's providers and ComputeNodes, which are checked after full cycles."""
+"""Invariants of a driver's providers and ComputeNodes."""
 
 from collections.abc import Collection, Iterator, Set
 from typing import Final
@@ -20,36 +20,32 @@ _FIGURES: Final = {
 
 
 class TreeInvariants:
-    """Checks the providers of one driver instance, and remembers them for the next check.
+    """Checks the providers and ComputeNodes of a driver instance after each cycle."""
 
-    ``theirs`` has the contents of Placement before the first cycle. With ``renames``, a provider
-    may change its name.
-    """
-
-    def __init__(self, theirs: Contents, publisher: Publisher, *, renames: bool) -> None:
+    def __init__(
+        self, contents_before: Contents, publisher: Publisher, *, may_rename: bool
+    ) -> None:
         self._publisher: Final = publisher
         self._mark: Final = instance_trait(publisher.instance)
-        self._theirs: Final = {name for name, one in theirs.items() if self._mark not in one.traits}
-        self._renames: Final = renames
+        self._theirs: Final = {
+            name for name, one in contents_before.items() if self._mark not in one.traits
+        }
+        self._renames: Final = may_rename
         self._uuids: Final[dict[str, str]] = {}
         self._names: Final[dict[str, str]] = {}
         #: The tree and the figures of each ComputeNode after the last cycle, by node.
         self._facts: Final[dict[str, tuple[Contents, dict[str, object]]]] = {}
 
-    def see(
+    def check(
         self,
         driver: ComputeDriver,
         contents: Contents,
         things: Collection[str],
         *,
-        agrees: bool = True,
+        checks_compute_nodes: bool = True,
     ) -> None:
-        """Raise Violation if a provider of the driver has a wrong owner trait or a new uuid.
-
-        ``things`` has the names of the backend's nodes or devices. With ``agrees``, also compare
-        the driver's ComputeNodes with their trees.
-        """
-        mine = self._mine(contents, {*things})
+        """Raise Violation if the driver's providers or ComputeNodes break an invariant."""
+        mine = self._names_of_driver(contents, {*things})
         for name in sorted(mine):
             found = owners(contents[name].traits)
             if found != {self._publisher.owner}:
@@ -59,25 +55,20 @@ class TreeInvariants:
                     f"only the owner trait {self._publisher.owner}",
                 )
         for name in sorted(mine):
-            self._see_identity(name, contents[name].uuid)
+            self._check_identity(name, contents[name].uuid)
         is_inherited = type(driver).get_available_resource is ComputeDriver.get_available_resource
-        if is_inherited or not agrees:
+        if is_inherited or not checks_compute_nodes:
             return
         by_root = trees(contents)
         for nodename in driver.get_available_nodes():
             if nodename in contents:
                 node, root = driver.get_available_resource(nodename), contents[nodename]
-                _see_whose(node, nodename, driver.host)
+                _check_names(node, nodename, driver.host)
                 if nodename not in self._theirs:
-                    see_agreement(node, root)
-                self._see_facts(node, by_root[root.root_uuid])
+                    check_agreement(node, root)
+                self._check_figures(node, by_root[root.root_uuid])
 
-    def _mine(self, contents: Contents, things: Set[str]) -> set[str]:
-        """Return the names of the providers that must have the driver's owner trait.
-
-        They have its instance trait, or a name in ``things``, or they are new in a tree of such
-        providers and have no owner trait.
-        """
+    def _names_of_driver(self, contents: Contents, things: Set[str]) -> set[str]:
         tagged = {name for name, one in contents.items() if self._mark in one.traits}
         mine = tagged | (things & contents.keys())
         its_trees = {contents[name].root_uuid for name in mine}
@@ -87,7 +78,7 @@ class TreeInvariants:
             if one.root_uuid in its_trees and not owners(one.traits) and name not in self._theirs
         }
 
-    def _see_facts(self, node: ComputeNode, tree: Contents) -> None:
+    def _check_figures(self, node: ComputeNode, tree: Contents) -> None:
         name = node.hypervisor_hostname
         facts = {field: getattr(node, field) for field in _FIGURES if field in node}
         before = self._facts.get(name)
@@ -98,7 +89,7 @@ class TreeInvariants:
                 f"the figures from before: {before[1]}",
             )
 
-    def _see_identity(self, name: str, uuid: str) -> None:
+    def _check_identity(self, name: str, uuid: str) -> None:
         before = self._uuids.setdefault(name, uuid)
         if before != uuid:
             raise Violation(
@@ -112,7 +103,7 @@ class TreeInvariants:
             )
 
 
-def _see_whose(node: ComputeNode, name: str, host: str) -> None:
+def _check_names(node: ComputeNode, name: str, host: str) -> None:
     for field, expected in (("hypervisor_hostname", name), ("host", host)):
         if (found := getattr(node, field)) != expected:
             raise Violation(
@@ -120,15 +111,15 @@ def _see_whose(node: ComputeNode, name: str, host: str) -> None:
             )
 
 
-def see_agreement(node: ComputeNode, root: Provider) -> None:
-    """Raise Violation if a ComputeNode and its root provider differ in uuid or figures."""
+def check_agreement(node: ComputeNode, root: Provider) -> None:
+    """Raise Violation if a ComputeNode and the root provider disagree."""
     name = root.name
     if "uuid" in node and node.uuid != root.uuid:
         raise Violation(
             f"the ComputeNode of node {name} has uuid {node.uuid}",
             f"uuid {root.uuid} of the node's root provider",
         )
-    for field, figure, totals in _figures(node, root):
+    for field, figure, totals in _figures_with_permitted_totals(node, root):
         if figure not in totals:
             allowed = " or ".join(map(str, totals))
             raise Violation(
@@ -137,8 +128,9 @@ def see_agreement(node: ComputeNode, root: Provider) -> None:
             )
 
 
-def _figures(node: ComputeNode, root: Provider) -> Iterator[tuple[str, int, list[int]]]:
-    """Yield each figure that node and root have: field, value of the node, permitted values."""
+def _figures_with_permitted_totals(
+    node: ComputeNode, root: Provider
+) -> Iterator[tuple[str, int, list[int]]]:
     for field, ways in _FIGURES.items():
         figure = getattr(node, field) if field in node else None
         totals = [

@@ -8,7 +8,7 @@ import pytest
 
 from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import at_and_below, concerned
-from wharfinger.conformance.tree_invariants import TreeInvariants, see_agreement
+from wharfinger.conformance.tree_invariants import TreeInvariants, check_agreement
 from wharfinger.driver import ComputeDriver
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider
@@ -53,68 +53,68 @@ class Driver(ComputeDriver):
 
 
 def invariants(*theirs: Provider, renames: bool = False) -> TreeInvariants:
-    return TreeInvariants(contents(*theirs), PUBLISHER, renames=renames)
+    return TreeInvariants(contents(*theirs), PUBLISHER, may_rename=renames)
 
 
-def test_see_untagged_provider_below_a_tagged_one_raises() -> None:
+def test_check_untagged_provider_below_a_tagged_one_raises() -> None:
     late = provider("node_late", "node", traits=frozenset({"CUSTOM_LAB"}))
 
     with pytest.raises(Violation, match="provider node_late has the owner traits none"):
-        invariants().see(Driver(), contents(provider("node"), late), [])
+        invariants().check(Driver(), contents(provider("node"), late), [])
 
 
-def test_see_untagged_provider_from_before_is_of_another_program() -> None:
+def test_check_untagged_provider_from_before_is_of_another_program() -> None:
     theirs = provider("node_theirs", "node", traits=frozenset())
 
-    invariants(theirs).see(Driver(), contents(provider("node"), theirs), [])
+    invariants(theirs).check(Driver(), contents(provider("node"), theirs), [])
 
 
-def test_see_provider_with_another_owner_raises_only_for_things_of_the_backend() -> None:
+def test_check_provider_with_another_owner_raises_only_for_things_of_the_backend() -> None:
     foreign = provider("node_foreign", "node", traits=frozenset({"OWNER_NOVA"}))
     found = contents(provider("node"), foreign)
 
-    invariants().see(Driver(), found, [])
+    invariants().check(Driver(), found, [])
     with pytest.raises(Violation, match="OWNER_NOVA"):
-        invariants().see(Driver(), found, ["node_foreign"])
+        invariants().check(Driver(), found, ["node_foreign"])
 
 
-def test_see_name_with_another_uuid_raises() -> None:
+def test_check_name_with_another_uuid_raises() -> None:
     known = invariants()
-    known.see(Driver(), contents(provider("node"), provider("node_a", "node")), [])
+    known.check(Driver(), contents(provider("node"), provider("node_a", "node")), [])
 
     with pytest.raises(Violation, match="provider node_a now has the uuid"):
         other = replace(provider("node_a", "node"), uuid=uuid("other"))
-        known.see(Driver(), contents(provider("node"), other), [])
+        known.check(Driver(), contents(provider("node"), other), [])
 
 
 @pytest.mark.parametrize("renames", [False, True])
-def test_see_uuid_with_another_name_raises_unless_renames_happen(renames: bool) -> None:
+def test_check_uuid_with_another_name_raises_unless_renames_happen(renames: bool) -> None:
     known = invariants(renames=renames)
-    known.see(Driver(), contents(provider("node"), provider("node_a", "node")), [])
+    known.check(Driver(), contents(provider("node"), provider("node_a", "node")), [])
     other = contents(provider("node"), replace(provider("node_a", "node"), name="node_b"))
 
     if renames:
-        known.see(Driver(), other, [])
+        known.check(Driver(), other, [])
     else:
         with pytest.raises(Violation, match="provider node_b now has the uuid"):
-            known.see(Driver(), other, [])
+            known.check(Driver(), other, [])
 
 
-def test_see_node_with_other_memory_raises_if_its_tree_is_as_before() -> None:
+def test_check_node_with_other_memory_raises_if_its_tree_is_as_before() -> None:
     driver, known = Driver(), invariants()
-    known.see(driver, contents(provider("node")), [])
+    known.check(driver, contents(provider("node")), [])
     driver.memory_mb = 512
 
     with pytest.raises(Violation, match="512"):
-        known.see(driver, contents(provider("node")), [])
+        known.check(driver, contents(provider("node")), [])
 
 
-def test_see_node_with_other_memory_accepts_it_with_another_tree() -> None:
+def test_check_node_with_other_memory_accepts_it_with_another_tree() -> None:
     driver, known = Driver(), invariants()
-    known.see(driver, contents(provider("node")), [])
+    known.check(driver, contents(provider("node")), [])
     driver.memory_mb = 512
 
-    known.see(driver, contents(provider("node"), provider("node_a", "node")), [])
+    known.check(driver, contents(provider("node"), provider("node_a", "node")), [])
 
 
 @pytest.mark.parametrize(
@@ -127,23 +127,23 @@ def test_see_node_with_other_memory_accepts_it_with_another_tree() -> None:
         ({"VCPU": 6}, False),
     ],
 )
-def test_see_agreement_accepts_totals_of_cpus(inventories: dict[str, int], agrees: bool) -> None:
+def test_check_agreement_accepts_totals_of_cpus(inventories: dict[str, int], agrees: bool) -> None:
     node = ComputeNode(host="here", hypervisor_hostname="node", vcpus=8)
     totals = {kind: Inventory(total=total) for kind, total in inventories.items()}
     root = provider("node", inventories=totals)
 
     if agrees:
-        see_agreement(node, root)
+        check_agreement(node, root)
     else:
         with pytest.raises(Violation, match="vcpus 8"):
-            see_agreement(node, root)
+            check_agreement(node, root)
 
 
-def test_see_agreement_node_with_another_uuid_raises() -> None:
+def test_check_agreement_node_with_another_uuid_raises() -> None:
     node = ComputeNode(host="here", hypervisor_hostname="node", uuid=uuid("other"))
 
     with pytest.raises(Violation, match="the ComputeNode of node node has uuid"):
-        see_agreement(node, provider("node"))
+        check_agreement(node, provider("node"))
 
 
 def test_concerned_by_a_change_are_parents_children_and_sharing_providers_and_no_siblings() -> None:

@@ -7,7 +7,7 @@ from wharfinger.conformance.exceptions import Violation
 from wharfinger.conformance.placement_diff import Contents, difference
 from wharfinger.conformance.rules import Level, rule
 from wharfinger.conformance.subject import Subject, describe, listed, tree_of, update
-from wharfinger.conformance.tree_invariants import see_agreement
+from wharfinger.conformance.tree_invariants import check_agreement
 from wharfinger.exceptions import ReshapeNeeded, shown
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import DesiredProvider, Inventory
@@ -78,7 +78,7 @@ def nodes_described(subject: Subject) -> None:
         for name in driver.get_available_nodes():
             root = trees.get(name)
             if root is not None and root.reported and name not in subject.placement.contents():
-                see_agreement(driver.get_available_resource(name), root.provider)
+                check_agreement(driver.get_available_resource(name), root.provider)
 
 
 @rule(

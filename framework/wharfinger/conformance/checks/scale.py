@@ -89,7 +89,7 @@ def linear(subject: Subject) -> str:
 )
 def complete(subject: Subject) -> str:
     """Check that the driver describes all nodes and devices of a large backend."""
-    subject.begin(is_whole=True)
+    subject.begin(keep_all_things=True)
     least = _TIMES * subject.harness.growth
     with subject.driver() as driver:
         few = _all_described(subject, driver)
