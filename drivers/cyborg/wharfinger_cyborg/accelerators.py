@@ -1,4 +1,4 @@
-"""All accelerators, as Cyborg last reported them, and which of them have changed."""
+"""The accelerators that Cyborg last reported, and their changes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,10 +10,10 @@ from wharfinger.exceptions import BackendError
 from wharfinger_cyborg.client import AcceleratorRequest
 from wharfinger_cyborg.deployable import Deployable
 
-#: The next list request waits this many times the duration of the last one: Cyborg runs several SQL
-#: statements for each deployable that it lists.
+#: The pause of the change feed after a list, as a multiple of the list's duration: Cyborg runs
+#: several SQL statements for each deployable that it lists.
 _PAUSE: Final = 10
-#: The longest wait before the next list request, in seconds.
+#: The longest pause, in seconds.
 _LONGEST_PAUSE: Final = 60
 
 
@@ -27,18 +27,15 @@ class _Source(Protocol):  # ``Cyborg`` of the module ``client``
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The accelerators of Cyborg at one time.
-
-    ``hosts`` are those with devices. ``deployables`` are by provider uuid. ``binding`` has the
-    uuids of the accelerator requests that Cyborg is binding, by provider uuid.
-    """
+    """The accelerators of Cyborg at one time, by the uuids of their providers."""
 
     hosts: frozenset[str] = frozenset()
     deployables: Mapping[str, Deployable] = field(default_factory=dict)
+    #: The uuids of the accelerator requests that Cyborg is binding.
     binding: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def being_bound(self, provider_uuid: str) -> list[str]:
-        """Return the sorted uuids of accelerator requests being bound to a provider's device."""
+        """Return the uuids of the accelerator requests being bound to a provider's device."""
         deployable = self.deployables.get(provider_uuid)
         return sorted(
             request
@@ -50,17 +47,14 @@ class Snapshot:
         )
 
     def differences(self, other: "Snapshot") -> set[str]:
-        """Return the uuids of the providers that differ between this and another snapshot."""
+        """Return the uuids of the providers that differ in another snapshot."""
         return _different(self.deployables, other.deployables) | _different(
             self.binding, other.binding
         )
 
 
 class Accelerators:
-    """All accelerators; if a request fails, the last complete snapshot stays.
-
-    ``seen`` has the uuids of all deployables ever read, by provider uuid.
-    """
+    """All accelerators. If a request fails, the last snapshot stays."""
 
     def __init__(self, source: _Source, instance: str) -> None:
         self._source: Final = source
@@ -69,11 +63,12 @@ class Accelerators:
         self._list_number = 0
         self._changed: dict[str, int] = {}
         self._pause_ends = 0.0
+        #: The uuids of all deployables ever read, by provider uuid.
         self.seen: dict[str, str] = {}
         self.snapshot = Snapshot()
 
     def refresh(self) -> None:
-        """Read all accelerators; raises BackendError, also if the list is empty."""
+        """Read all accelerators. Raises BackendError, also for an empty list."""
         started = monotonic()
         try:
             snapshot = self._read()
@@ -88,14 +83,13 @@ class Accelerators:
         self.snapshot = snapshot
 
     def mark(self) -> str:
-        """Return the present mark, from which ``changed_since`` can follow the changes."""
+        """Return the mark from which ``changed_since`` finds later changes."""
         return f"{self._id}:{self._list_number}"
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """Return the uuids of the providers that have changed since a mark, and the next mark.
+        """Return the uuids of providers that may have changed, and the next mark.
 
-        For a mark of another process, return all providers. Cyborg is asked again only after a
-        pause. Raises BackendError.
+        Raises BackendError.
         """
         if monotonic() >= self._pause_ends:
             self.refresh()

@@ -53,7 +53,7 @@ class _Deployables(msgspec.Struct, frozen=True):
 
 
 class AcceleratorRequest(msgspec.Struct, frozen=True):
-    """An accelerator request (ARQ) of an instance of nova, with the field names of Cyborg's API."""
+    """An accelerator request (ARQ), with the field names of Cyborg's API."""
 
     uuid: str
     state: str
@@ -73,7 +73,7 @@ class _Fault(msgspec.Struct, frozen=True):
 
 
 class Cyborg:
-    """Client for the accelerators of one Cyborg. All methods raise BackendError."""
+    """A client for Cyborg. All methods raise BackendError."""
 
     def __init__(self, adapter: Adapter, section: CyborgSection) -> None:
         self._adapter: Final = adapter
@@ -81,10 +81,7 @@ class Cyborg:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: CyborgSection) -> Self:
-        """Return a client for the Cyborg that a section configures.
-
-        Raises BackendError, ConfigurationError.
-        """
+        """Return a client for the configured Cyborg. Raises BackendError and ConfigurationError."""
         adapter = keystone.load_adapter(conf, section.name)
         try:
             connection = Connection(
@@ -100,18 +97,18 @@ class Cyborg:
             ) from error
 
     def hosts(self) -> frozenset[str]:
-        """Return the hosts that have devices; their root providers have the same names."""
+        """Return the hosts that have devices."""
         devices = self._get("listing the devices", "/devices", _Devices).devices
         return frozenset(device.hostname for device in devices)
 
     def has_host(self, host: str) -> bool:
-        """Return whether a host has devices now."""
+        """Return whether a host has devices."""
         operation = f"asking for the devices of {host}"
         found = self._get(operation, f"/devices?{urlencode({'hostname': host})}", _Devices).devices
         return any(device.hostname == host for device in found)
 
     def deployables(self) -> list[Deployable]:
-        """Return all deployables, read with one request."""
+        """Return all deployables."""
         operation = "listing the deployables"
         found = self._get(operation, "/deployables", _Deployables).deployables
         for one in found:
@@ -119,17 +116,17 @@ class Cyborg:
         return found
 
     def find(self, uuid: str) -> Deployable | None:
-        """Read a deployable by its own uuid; return None if Cyborg answers that it has none."""
+        """Return the deployable with this uuid, or None if Cyborg has none."""
         operation = f"asking for deployable {uuid}"
         answer = self._answer(operation, f"/deployables/{uuid}")
-        if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_explanation(answer) or ""):
+        if answer.status_code == HTTPStatus.NOT_FOUND and uuid in (_cyborg_error(answer) or ""):
             return None
         one = self._read(operation, self._ok(operation, answer), Deployable)
         self._check(operation, one)
         return one
 
     def deployable(self, uuid: str) -> Deployable:
-        """Read a deployable by its own uuid; raises BackendError if it does not exist."""
+        """Return the deployable with this uuid, which must exist."""
         operation = f"looking up deployable {uuid}"
         one = self._get(operation, f"/deployables/{uuid}", Deployable)
         self._check(operation, one)
@@ -141,7 +138,7 @@ class Cyborg:
         return [one for one in found.arqs if one.state == _BINDING]
 
     def program(self, deployable: Deployable, image: str) -> None:
-        """Load an image into a deployable; Cyborg answers when the device has the image.
+        """Load an image into a deployable.
 
         Raises ProgrammingRefused if Cyborg has not begun, ProgrammingFailed if the device has
         refused the image, and BackendError if the result is unknown.
@@ -186,7 +183,7 @@ class Cyborg:
         return answer
 
     def _unexpected(self, answer: Response) -> str:
-        told = _explanation(answer) or answer.reason or "no explanation was given"
+        told = _cyborg_error(answer) or answer.reason or "no explanation was given"
         where = printable(answer.url)
         return _short(
             f"{where} answers {answer.status_code}: {told}{_advice(answer, self._section)}"
@@ -216,13 +213,12 @@ class Cyborg:
         return BackendError(driver=self._section.name, operation=operation, reason=reason)
 
 
-def _explanation(answer: Response) -> str | None:
-    """Return the error text in Cyborg's answer; None without one, or if a proxy has answered."""
+def _cyborg_error(answer: Response) -> str | None:
     try:
         inner = msgspec.json.decode(answer.content, type=_Error).error_message
         return msgspec.json.decode(inner, type=_Fault).faultstring
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
-        return None
+        return None  # a proxy may have answered
 
 
 def _advice(answer: Response, section: CyborgSection) -> str:

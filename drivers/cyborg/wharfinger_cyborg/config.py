@@ -1,4 +1,4 @@
-"""Options of a driver instance: publishing, the time limit of programming, access to Cyborg."""
+"""Options of a Cyborg driver instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,19 +41,18 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CyborgSection:
-    """The validated options of a driver instance, without keystoneauth's options.
-
-    ``program_timeout`` is in seconds. ``credentials`` is the section with the credentials.
-    """
+    """The validated options of a driver instance, without those of keystoneauth."""
 
     name: str
     publish: PublishingMode
+    #: In seconds.
     program_timeout: int
+    #: The name of the section with the credentials.
     credentials: str
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of a driver instance; raises ConfigurationError."""
+        """Read the section of a driver instance. Raises ConfigurationError."""
         keystone.register(conf, instance, _SERVICE_TYPE)
         values = read_options(conf, instance, OPTIONS)
         credentials, auth_type = keystone.read_credentials(conf, instance)

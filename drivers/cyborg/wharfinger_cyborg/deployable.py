@@ -1,4 +1,4 @@
-"""A deployable: Cyborg's name for a part of a device that can be allocated; pure."""
+"""Cyborg's deployables: parts of devices that can be allocated. Pure."""
 
 import uuid
 from collections.abc import Collection
@@ -17,31 +17,26 @@ _ATTRIBUTES: Final = msgspec.json.Decoder(list[dict[str, str]])
 
 
 class Deployable(msgspec.Struct, frozen=True):
-    """A deployable, with the field names and values of Cyborg's API.
-
-    Deployables with the same ``device_id`` belong to one device. ``rp_uuid`` is the uuid of the
-    provider, None until Cyborg has published it. ``attributes_list`` is JSON.
-    """
+    """A deployable, with the field names and values of Cyborg's API."""
 
     uuid: str
     name: str
     num_accelerators: int
     device_id: int
+    #: The uuid of the provider, None until Cyborg has published it.
     rp_uuid: str | None
     driver_name: str | None
+    #: JSON.
     attributes_list: str
 
     @property
     def provider_uuid(self) -> str:
-        """Return the uuid that Cyborg has given the provider, or would give it."""
+        """The uuid that Cyborg has given, or would give, to the provider."""
         return self.rp_uuid or str(uuid.uuid3(uuid.NAMESPACE_DNS, self.name))
 
     @property
     def inventory(self) -> dict[str, Inventory]:
-        """Return the inventory of the provider by resource class; {} without accelerators.
-
-        Raises ValueError unless there is exactly one valid resource class.
-        """
+        """The inventory of the provider; {} without accelerators. Raises ValueError."""
         classes = {value for key, value in self._attributes() if key == _CLASS}
         if len(classes) != 1:
             raise ValueError(f"its attributes name {len(classes)} resource classes instead of one")
@@ -54,16 +49,13 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """Return the traits of the provider; raises ValueError if a trait is invalid."""
+        """The traits of the provider. Raises ValueError."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 
     @property
     def function(self) -> str | None:
-        """Return the function that Cyborg's agent has found on the device; None if unknown.
-
-        Raises ValueError for an invalid trait.
-        """
+        """The function that Cyborg reports for the device, or None. Raises ValueError."""
         prefix = self.function_trait("X")[:-1]
         found = [trait for trait in self.traits if trait.startswith(prefix)]
         return found[0].removeprefix(prefix) if len(found) == 1 else None
@@ -81,10 +73,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Return the host with whose name a deployable's name begins; None if none or several fit.
-
-    If there is only one host, return it.
-    """
+    """Return the host of a deployable by its name, or None if unclear."""
     if len(hosts) == 1:
         return next(iter(hosts))
     found = {

@@ -1,4 +1,4 @@
-"""The driver class: it describes the deployables that were last read from Cyborg."""
+"""The driver class for Cyborg."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -16,10 +16,9 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Overlay or publish each deployable of Cyborg, as a child of its host's root provider.
+    """Overlays or publishes each deployable of Cyborg, below its host's root provider.
 
-    The root provider belongs to nova. With publish = overlay, the default, Cyborg itself publishes
-    the child providers, and the driver only adds data to them.
+    With publish = overlay, the default, Cyborg itself publishes the providers of the deployables.
     """
 
     capabilities = Capabilities(
@@ -49,20 +48,17 @@ class CyborgDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return a list with the section that auth_section names, [] if it names none."""
+        """Return the section with the credentials, if it is a separate one."""
         credentials = CyborgSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Find Cyborg's endpoint; raises BackendError, ConfigurationError."""
+        """Find Cyborg's endpoint. Raises BackendError and ConfigurationError."""
         self._cyborg = Cyborg.connect(self.conf, self._section)
         self._accelerators = Accelerators(self._cyborg, self.name)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the hosts that have devices; with ``refresh``, read all accelerators first.
-
-        Raises BackendError, also if Cyborg lists no accelerators.
-        """
+        """Return the hosts that have devices. Raises BackendError."""
         accelerators = self._connected()
         if refresh:
             accelerators.refresh()
@@ -72,11 +68,11 @@ class CyborgDriver(ComputeDriver):
         return sorted(accelerators.snapshot.hosts)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask Cyborg whether the host has devices; raises BackendError."""
+        """Ask Cyborg whether the host has devices. Raises BackendError."""
         return self._client().has_host(nodename)
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask Cyborg whether it has the deployable of this provider; raises BackendError."""
+        """Ask Cyborg whether it has the provider's deployable. Raises BackendError."""
         cyborg = self._client()
         deployable_uuid = self._connected().seen.get(provider_uuid)
         if deployable_uuid is None:
@@ -91,10 +87,7 @@ class CyborgDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding.
-
-        With publish = own, also remove providers whose deployable is gone or on another host.
-        """
+        """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding."""
         self._updated_hosts.add(nodename)
         self._host_by_provider = {
             uuid: node for uuid, node in self._host_by_provider.items() if node != nodename
@@ -143,10 +136,7 @@ class CyborgDriver(ComputeDriver):
             self._host_by_provider[uuid] = nodename
 
     def get_problems(self) -> list[str]:
-        """Return one message for each deployable that the driver could not overlay or publish.
-
-        With publish = own, the driver publishes; otherwise it overlays.
-        """
+        """Return a message for each deployable that could not be overlaid or published."""
         snapshot = self._connected().snapshot
         is_overlay = self._section.publish is PublishingMode.OVERLAY
         why = self._not_overlaid if is_overlay else self._not_published
@@ -176,11 +166,7 @@ class CyborgDriver(ComputeDriver):
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the hosts whose deployables have changed since a mark, and the next mark.
-
-        For None, return no hosts and the present mark. If the host of a changed deployable is
-        unknown, return all hosts. Raises BackendError.
-        """
+        """Return the hosts that may have changed, and the next mark. Raises BackendError."""
         accelerators = self._connected()
         if since is None:
             return set(), accelerators.mark()
@@ -191,19 +177,16 @@ class CyborgDriver(ComputeDriver):
         return set(hosts) if None in nodes else {node for node in nodes if node in hosts}, mark
 
     def program(self, provider_uuid: str, image: str, function: str | None = None) -> None:
-        """Let Cyborg load an image from Glance into the device; ``function`` is not used.
+        """Let Cyborg load an image from Glance into the device.
 
-        Raises ProgrammingRefused, ProgrammingFailed, BackendError.
+        Raises ProgrammingRefused, ProgrammingFailed and BackendError.
         """
         deployable = self._deployable(provider_uuid)
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
     def current_function(self, provider_uuid: str) -> str | None:
-        """Return the function that Cyborg's agent found; raises BackendError if it is unknown.
-
-        Once this process has programmed the device, the function stays unknown.
-        """
+        """Return the function that Cyborg reports. Raises BackendError if it is unknown."""
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"
         if provider_uuid in self._programmed:
@@ -223,13 +206,13 @@ class CyborgDriver(ComputeDriver):
         return function
 
     def programming_scope(self, provider_uuid: str) -> list[str]:
-        """Return the provider uuids of all deployables of the device, which is programmed whole."""
+        """Return the provider uuids of all deployables of the device."""
         deployables = self._connected().snapshot.deployables
         device = self._deployable(provider_uuid).device_id
         return [uuid for uuid, one in deployables.items() if one.device_id == device]
 
     def function_trait(self, provider_uuid: str, function: str) -> str:
-        """Return the trait that Cyborg's drivers use for a function of this device."""
+        """Return the trait for a function of this device."""
         return self._deployable(provider_uuid).function_trait(function)
 
     def _deployable(self, provider_uuid: str) -> Deployable:

@@ -67,21 +67,19 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The selected nodes with the latest updates, newest update first.
-
-    ``updated`` has the time of each node's last update, None if it was never updated. ``answered``
-    is the Date of Ironic's answer, None without one. ``has_more`` is whether Ironic has more of
-    the selected nodes.
-    """
+    """The selected nodes with the latest updates, newest update first."""
 
     nodes: tuple[Node, ...]
+    #: The time of each node's last update, None if it was never updated.
     updated: tuple[datetime | None, ...]
+    #: The Date of Ironic's answer, None without one.
     answered: datetime | None
+    #: Whether Ironic has more selected nodes.
     has_more: bool
 
 
 class Ironic:
-    """Client for the selected nodes of one Ironic; all methods raise BackendError."""
+    """A client for the selected nodes of Ironic. All methods raise BackendError."""
 
     def __init__(self, client: SessionClient, section: FleetSection) -> None:
         self._client: Final = client
@@ -89,10 +87,7 @@ class Ironic:
 
     @classmethod
     def connect(cls, conf: cfg.ConfigOpts, section: FleetSection) -> Self:
-        """Return a client for the Ironic that a section configures.
-
-        Raises BackendError, ConfigurationError.
-        """
+        """Return a client for the configured Ironic. Raises BackendError and ConfigurationError."""
         adapter = keystone.load_adapter(conf, section.name)
         try:
             client = ironicclient.get_client(
@@ -111,10 +106,7 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """Raise BackendError if the credentials may not list all nodes (of ``node_owner``, if set).
-
-        Ironic itself reports no error then, but lists fewer nodes.
-        """
+        """Raise BackendError if the credentials may not list all selected nodes."""
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
         query = {"project": project, "fields": "uuid", "limit": 1}
@@ -134,16 +126,13 @@ class Ironic:
             ) from error
 
     def last(self) -> str | None:
-        """Return the uuid of the node that Ironic lists last, None without nodes."""
+        """Return the uuid of the last node in Ironic's list, or None."""
         query = {"fields": "uuid", "sort_dir": "desc", "limit": 1}
         nodes = self._nodes("looking for the last node", "/v1/nodes", query).nodes
         return self._read("looking for the last node", nodes[0], _Uuid).uuid if nodes else None
 
     def page(self, after: str | None) -> list[Node]:
-        """Return the page of nodes that follows this uuid in Ironic's list; [] after the last node.
-
-        None returns the first page.
-        """
+        """Return the next page of nodes; [] after the last node. None requests the first page."""
         query: dict[str, Any] = {"fields": ",".join(FIELDS), "limit": PAGE}
         if after is not None:
             query["marker"] = after
@@ -152,7 +141,7 @@ class Ironic:
         return [self._node(operation, node) for node in found.nodes]
 
     def has(self, uuid: str) -> bool:
-        """Return whether Ironic has a node with this uuid that the options select."""
+        """Return whether Ironic has a selected node with this uuid."""
         operation = f"asking for node {uuid}"
         selected = self._section.selected
         path = f"/v1/nodes/{uuid}?{urlencode({'fields': ','.join(['uuid', *selected])})}"
@@ -171,7 +160,7 @@ class Ironic:
         )
 
     def latest(self, limit: int) -> Latest:
-        """Return up to ``limit`` nodes, those with the latest updates first."""
+        """Return up to ``limit`` selected nodes, those with the latest updates first."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,
@@ -260,7 +249,6 @@ def _is_about(error: exc.NotFound, uuid: str) -> bool:
 
 
 def _is_selected(selected: str, value: str, key: str) -> bool:
-    """Return whether the option for the field ``key`` selects a node with this value."""
     wanted = selected.split(",") if key == "shard" else [selected]
     return value.casefold() in {one.casefold() for one in wanted}
 

@@ -1,4 +1,4 @@
-"""Options of a driver instance: which of Ironic's nodes it publishes, and how to reach Ironic."""
+"""Options of an Ironic driver instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,23 +57,21 @@ _NEEDED_BY: Final = {"shard": "1.82"}
 
 @dataclass(frozen=True, slots=True)
 class FleetSection:
-    """The validated options of a driver instance, without keystoneauth's options.
-
-    ``selected`` has the values that nodes must have, by Ironic's field names. ``credentials`` is
-    the section with the credentials. ``microversion`` is the lowest with all requested fields;
-    ``needed_for`` is the option or fields that need it.
-    """
+    """The validated options of a driver instance, without those of keystoneauth."""
 
     name: str
+    #: The values that nodes must have, by Ironic's field names.
     selected: dict[str, str]
+    #: The name of the section with the credentials.
     credentials: str
+    #: The lowest microversion with all requested fields, and the fields or option that need it.
     microversion: str
     needed_for: str
     max_pages: int
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of a driver instance; raises ConfigurationError."""
+        """Read the section of a driver instance. Raises ConfigurationError."""
         keystone.register(conf, instance, _SERVICE_TYPE)
         values = read_options(conf, instance, OPTIONS)
         max_pages = values.pop("max_pages")

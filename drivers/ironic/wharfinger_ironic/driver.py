@@ -1,4 +1,4 @@
-"""The driver class: it describes the nodes that were last read from Ironic."""
+"""The driver class for Ironic."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,10 +22,9 @@ _ONE: Final = Inventory(total=1, min_unit=1, max_unit=1, step_size=1)
 
 
 class IronicDriver(ComputeDriver):
-    """Publish each node of Ironic as a root provider with one unit of the node's resource class.
+    """Publishes each selected node of Ironic as a root provider, whose name is the node's uuid.
 
-    The provider's name is the node's uuid. The provider is fully reserved while the node cannot be
-    deployed.
+    The provider is fully reserved while the node cannot be deployed.
     """
 
     capabilities = Capabilities(
@@ -45,37 +44,28 @@ class IronicDriver(ComputeDriver):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> list[str]:
-        """Return a list with the other section that auth_section names, [] if it names none."""
+        """Return the section with the credentials, if it is a separate one."""
         credentials = FleetSection.read(conf, name).credentials
         return [credentials] if credentials != name else []
 
     def init_host(self, service: Service) -> None:
-        """Find Ironic's endpoint; raises BackendError, ConfigurationError."""
+        """Find Ironic's endpoint. Raises BackendError and ConfigurationError."""
         ironic = Ironic.connect(self.conf, self._section)
         self._fleet = Fleet(ironic, self.name, self._section.max_pages)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the uuids of all selected nodes; with ``refresh``, read the nodes first.
-
-        Raises BackendError.
-        """
+        """Return the uuids of all selected nodes. Raises BackendError."""
         fleet = self._connected()
         if refresh:
             fleet.refresh()
         return list(fleet.nodes)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask Ironic whether it has the node, and whether the options select the node.
-
-        Return False for a name that is not a uuid. Raises BackendError.
-        """
+        """Ask Ironic whether it has the selected node. Raises BackendError."""
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
-        """Return one unit of the node's resource class.
-
-        Raises BackendError if the node has no resource class, or an invalid one.
-        """
+        """Return one unit of the node's resource class. Raises BackendError without a valid one."""
         node = self._node(nodename)
         if node.custom_class is None:
             raise BackendError(
@@ -97,10 +87,9 @@ class IronicDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish the node, and reserve its provider while it cannot be deployed.
+        """Publish the node, and reserve its provider while the node cannot be deployed.
 
-        If the node has no valid resource class, keep the provider's inventory, and reserve it.
-        Raises BackendError if there is no inventory to keep.
+        Raises BackendError.
         """
         node = self._node(nodename)
         if node.custom_class is None and provider_tree.data(nodename).inventory:
@@ -112,19 +101,15 @@ class IronicDriver(ComputeDriver):
             provider_tree.reserve(nodename, reason)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the nodes that have changed since a mark, and the next mark.
+        """Return the uuids of nodes that may have changed, and the next mark.
 
-        For None, return no nodes and the present mark. For a mark of another process, return all
-        nodes. A deletion is not a change.
+        Raises BackendError.
         """
         fleet = self._connected()
         return fleet.changed_since(since) if since else (set(), fleet.begin_following())
 
     def is_clean(self, provider_uuid: str, since: datetime) -> bool:
-        """Return whether the node, as it was last read, exists and has no reason to be reserved.
-
-        ``since`` is not used.
-        """
+        """Return whether the node was free when it was last read."""
         node = self._connected().nodes.get(provider_uuid)
         return node is not None and not any(reasons(node))
 

@@ -1,7 +1,4 @@
-"""Find the nodes that changed since the last read, usually with one short request.
-
-The clocks of Ironic's services may differ a little: hence OVERLAP.
-"""
+"""Find the nodes that changed since the last read, usually with one short request."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -13,7 +10,8 @@ from wharfinger_ironic.node import Node
 
 #: Numbers of nodes to request, from the smallest up, until an answer is long enough.
 SIZES: Final = (10, 100, PAGE)
-#: A read includes updates that are dated up to this much before the last read.
+#: A read includes updates that are dated up to this much before the last read: the clocks of
+#: Ironic's services may differ.
 OVERLAP: Final = timedelta(seconds=10)
 
 
@@ -21,16 +19,16 @@ class Source(Protocol):
     """The methods of ``Ironic`` that the feed calls."""
 
     def latest(self, limit: int) -> Latest:
-        """Return up to ``limit`` nodes, those with the latest updates first."""
+        """Return up to ``limit`` selected nodes, those with the latest updates first."""
 
     def never_updated_come_last(self) -> bool:
         """Return whether the last node in the order of ``latest`` was never updated."""
 
 
 class ChangeFeed:
-    """Finds the nodes that have changed since the last read, and some that have not.
+    """Finds nodes that may have changed since the last read.
 
-    It does not find deleted nodes, and new nodes that were never updated.
+    It does not find deleted nodes.
     """
 
     def __init__(self, source: Source) -> None:
@@ -41,20 +39,19 @@ class ChangeFeed:
         self._next_horizon: datetime | None = None
 
     def begin(self) -> None:
-        """Start now: the next read returns the changes from now on; raises BackendError."""
+        """Let the next read return the changes since about now. Raises BackendError."""
         self._request(SIZES[0])
         self.advance()
 
-    def read(self, count: int) -> tuple[Sequence[Node], bool]:
+    def read(self, selected_count: int) -> tuple[Sequence[Node], bool]:
         """Return the nodes with the latest updates, and whether all changed nodes are among them.
 
-        If not, the caller has to read a complete list. ``count`` is the known number of selected
-        nodes. The next call repeats the changes unless ``advance`` is called. Raises BackendError.
+        The next read repeats the changes unless ``advance`` is called. Raises BackendError.
         """
         for size in SIZES[SIZES.index(self._size) :]:
             latest = self._request(size)
-            needed = self._needed(latest)
-            if needed is None and not latest.has_more and count <= len(latest.nodes):
+            needed = self._changed_count(latest)
+            if needed is None and not latest.has_more and selected_count <= len(latest.nodes):
                 needed = len(latest.nodes)  # the answer has all nodes of Ironic
             if needed is not None:
                 self._size = next((one for one in SIZES if one > needed), PAGE)
@@ -63,11 +60,10 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Let the next read begin at the time of the last read, less OVERLAP."""
+        """Let the next read begin at about the time of the last read."""
         self._horizon = self._next_horizon
 
-    def _needed(self, latest: Latest) -> int | None:
-        """Return how many of these nodes were updated since the last read; None if unknown."""
+    def _changed_count(self, latest: Latest) -> int | None:
         has_dates = False
         for index, updated in enumerate(latest.updated):
             if updated is None and has_dates:
@@ -81,7 +77,6 @@ class ChangeFeed:
         return None
 
     def _request(self, size: int) -> Latest:
-        """Request this many nodes, and note the time of the request for ``advance``."""
         began = monotonic()
         latest = self._source.latest(size)
         now = self._clock.at(latest)
@@ -91,7 +86,7 @@ class ChangeFeed:
 
 
 class _IronicClock:
-    """Estimates the time of an answer by Ironic's clocks; it may be too early, but not too late."""
+    """Estimates the time of an answer by Ironic's clocks, never too late."""
 
     def __init__(self) -> None:
         self._newest: datetime | None = None

@@ -1,4 +1,4 @@
-"""All selected nodes, as Ironic last reported them."""
+"""The selected nodes that Ironic last reported, and their changes."""
 
 from collections.abc import Iterable
 from time import monotonic
@@ -26,10 +26,7 @@ class _Source(feed.Source, Protocol):  # ``Ironic`` of the module ``client``
 
 
 class Fleet:
-    """All selected nodes, from complete lists and from the change feed.
-
-    ``nodes`` are by uuid. A complete list of more than ``max_pages`` pages is an error.
-    """
+    """The selected nodes of Ironic."""
 
     def __init__(self, source: _Source, instance: str, max_pages: int = MAX_PAGES) -> None:
         self._source: Final = source
@@ -44,10 +41,10 @@ class Fleet:
         self.nodes: dict[str, Node] = {}
 
     def refresh(self) -> None:
-        """Read all nodes; raises BackendError if a request fails or the list may be incomplete."""
+        """Read all selected nodes. Raises BackendError, also if the list may be incomplete."""
         started = monotonic()
         try:
-            listed = self._list()
+            listed = self._read_complete_list()
         finally:
             now = monotonic()
             self._pause_ends = now + _PAUSE * (now - started)
@@ -57,22 +54,18 @@ class Fleet:
         self.nodes, self._is_listed = listed, True
 
     def has(self, uuid: str) -> bool:
-        """Ask Ironic whether it has a selected node with this uuid; raises BackendError."""
+        """Ask Ironic whether it has a selected node with this uuid. Raises BackendError."""
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Start the change feed anew at the present; return the mark for ``changed_since``.
-
-        Raises BackendError.
-        """
+        """Restart the change feed; return a mark for ``changed_since``. Raises BackendError."""
         self._feed.begin()
         return self._mark()
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """Return the uuids of the nodes that have changed since a mark, and the next mark.
+        """Return the uuids of nodes that may have changed, and the next mark.
 
-        For a mark of another process, return all nodes. A deletion is not a change. Raises
-        BackendError.
+        Raises BackendError.
         """
         if not self._is_listed:
             self.refresh()
@@ -100,8 +93,7 @@ class Fleet:
                 self._changed[node.uuid] = self._last_change
                 self.nodes[node.uuid] = node
 
-    def _list(self) -> dict[str, Node]:
-        """Read all nodes page by page; raises BackendError if the list may be incomplete."""
+    def _read_complete_list(self) -> dict[str, Node]:
         self._source.check_sees_all()
         last = self._source.last()
         listed: dict[str, Node] = {}

@@ -9,10 +9,7 @@ from wharfinger.providers.names import MAX_NAME
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node, with the field names and values of Ironic's API.
-
-    Ironic itself sets ``fault``. ``power_state`` is None if unknown.
-    """
+    """A node, with the field names and values of Ironic's API."""
 
     uuid: str
     name: str | None
@@ -30,14 +27,14 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def custom_class(self) -> str | None:
-        """Return Placement's name of the node's resource class, or None without a valid one."""
+        """Placement's name of the node's resource class, or None without a valid one."""
         own = self.resource_class or ""
         name: str = os_resource_classes.normalize_name(own)
         has_any = any(char.isascii() and char.isalnum() for char in own)
         return name if has_any and len(name) <= MAX_NAME else None
 
     def known_as(self) -> str:
-        """Return the uuid, and the node's name if it has one, for messages."""
+        """Return the uuid and the name of the node for messages."""
         return f"{self.uuid} ({self.name})" if self.name else self.uuid
 
 

@@ -1,4 +1,4 @@
-"""Reasons for which a node's provider is reserved: Ironic's provision states, and other fields."""
+"""The reasons for which a node's provider is reserved."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -59,7 +59,7 @@ _LONGEST: Final = 200
 
 
 def reasons(node: Node) -> Iterator[str]:
-    """Yield the reasons to reserve a node; nothing if the node is free."""
+    """Yield the reasons to reserve a node; none if it is free."""
     state, told = node.provision_state, None
     if state is None or state not in PROVISION_STATES:
         yield f"provision state {_shown(str(state))}: unknown to this driver"

@@ -1,4 +1,4 @@
-"""Options of a driver instance, in [<instance>], and of each mdev type, in [<instance>:<type>]."""
+"""Options of a libvirt driver instance and of its mdev types."""
 
 import re
 from collections.abc import Sequence
@@ -21,18 +21,15 @@ _TYPE_ID: Final = re.compile(r"[A-Za-z0-9_.+-]+\Z")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevTypeSection:
-    """Options of an mdev type.
-
-    ``addresses`` are the PCI addresses of the devices that offer the type. If empty, these are
-    the devices that can offer it and that no other type names. ``max_instances`` is the limit for
-    the whole host, None for no limit.
-    """
+    """Options of an mdev type."""
 
     section: str
     type_id: str
+    #: PCI addresses of the devices to which the type is limited; empty for no limit.
     addresses: tuple[str, ...] = ()
     resource_class: str = "VGPU"
     traits: frozenset[str] = frozenset()
+    #: For the whole host; None for no limit.
     max_instances: int | None = None
 
     def __post_init__(self) -> None:
@@ -46,7 +43,7 @@ class MdevTypeSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str, type_id: str) -> Self:
-        """Read the section of an mdev type; raises ConfigurationError."""
+        """Read the section of an mdev type. Raises ConfigurationError."""
         section = section_of(instance, type_id)
         values = options.read(conf, section, options.MDEV_TYPE)
         return cls(
@@ -119,14 +116,13 @@ class MdevTypeSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSection:
-    """Options for the host: how to connect to libvirt, and how to publish the host.
-
-    Without a ``hypervisor_hostname``, libvirt's name is used. ``timeout`` is in seconds.
-    """
+    """Options of a driver instance, with those of its mdev types."""
 
     section: str
     connection_uri: str = "qemu:///system"
+    #: In seconds.
     timeout: float = 30.0
+    #: None means the name that libvirt reports.
     hypervisor_hostname: str | None = None
     publish_root: PublishingMode = PublishingMode.AUTO
     nova_compute_id_file: str = "/var/lib/nova/compute_id"
@@ -151,7 +147,7 @@ class HostSection:
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the sections of a driver instance and its types; raises ConfigurationError."""
+        """Read the options of a driver instance and its mdev types. Raises ConfigurationError."""
         values = options.read(conf, instance, options.INSTANCE)
         type_ids = values.pop("enabled_mdev_types")
         _check_type_ids(instance, type_ids)

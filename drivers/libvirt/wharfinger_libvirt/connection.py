@@ -1,4 +1,4 @@
-"""A connection to libvirt: the few calls that the driver makes, with types."""
+"""The calls to libvirt that the driver makes."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -24,7 +24,7 @@ _MISSING: Final = (libvirt.VIR_ERR_NO_NODE_DEVICE, libvirt.VIR_ERR_NO_DOMAIN)
 
 
 class Vanished(Exception):
-    """Raised if a listed device or domain no longer exists."""
+    """A listed device or domain no longer exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class HostFigures:
 
 
 class Connection:
-    """An open connection to libvirt; all methods raise BackendError.
+    """An open connection to libvirt.
 
-    If a device or domain disappears while it is read, they raise Vanished instead.
+    Methods raise BackendError, or Vanished if a device or domain disappears.
     """
 
     def __init__(self, handle: Any, instance: str) -> None:
@@ -48,10 +48,7 @@ class Connection:
     @classmethod
     @contextmanager
     def open(cls, uri: str, instance: str) -> Iterator[Self]:
-        """Connect to libvirt; the connection is closed when the context ends.
-
-        From then on, libvirt prints no errors to stderr in this process.
-        """
+        """Connect to libvirt, and close the connection after the block."""
         # By default, libvirt prints every error to stderr before it raises it.
         libvirt.registerErrorHandler(_print_nothing, None)
         with _translated(instance, f"connecting to {uri}"):
@@ -82,13 +79,13 @@ class Connection:
         return HostFigures(cpus, memory_mb)
 
     def devices(self) -> list[NodeDevice]:
-        """Return all PCI devices, mdevs and devices that offer mdevs, active or not."""
+        """Return all PCI devices, mdevs and devices that offer mdevs."""
         with _translated(self._instance, "listing the host's devices"):
             handles = self._handle.listAllDevices(_KINDS)
         return [self._device(handle) for handle in handles]
 
     def device(self, name: str) -> NodeDevice | None:
-        """Return the device with this name; None if libvirt does not have it."""
+        """Return the device with this name, or None."""
         try:
             with _translated(self._instance, f"asking for device {name}"):
                 handle = self._handle.nodeDeviceLookupByName(name)
@@ -104,10 +101,7 @@ class Connection:
         return self._parsed(partial(parse, xml, active=device_is_active), operation)
 
     def domains(self) -> list[Domain]:
-        """Return all domains, running or not, with their mdevs.
-
-        A stopped domain has the mdevs of its next start.
-        """
+        """Return all domains, running or not."""
         with _translated(self._instance, "listing the host's domains"):
             handles = self._handle.listAllDomains(0)
         return [self._domain(handle) for handle in handles]

@@ -1,7 +1,4 @@
-"""libvirt's domains as values: the uuid and the mediated devices (mdevs) of each.
-
-https://libvirt.org/formatdomain.html describes the format.
-"""
+"""Parse libvirt's XML of domains: https://libvirt.org/formatdomain.html."""
 
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
@@ -11,14 +8,15 @@ from wharfinger_libvirt.safexml import InvalidXML, parse_root, text_of, uuid_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """A domain: its uuid, which is that of the instance, and the uuids of its mdevs."""
+    """A domain, whose uuid is that of the instance."""
 
     uuid: str
+    #: The uuids of the mediated devices.
     mdevs: tuple[str, ...] = ()
 
 
 def parse_domain(xml: str) -> Domain:
-    """Parse libvirt's XML of a ``<domain>``; raises InvalidXML."""
+    """Parse libvirt's XML of a ``<domain>``. Raises InvalidXML."""
     domain = parse_root(xml, "domain")
     return Domain(
         uuid=uuid_of(text_of(domain, "uuid"), "<uuid>"),

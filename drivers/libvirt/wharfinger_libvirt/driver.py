@@ -1,4 +1,4 @@
-"""The driver class: it describes the host as libvirt last reported it."""
+"""The driver class for libvirt."""
 
 import re
 from collections import Counter
@@ -28,7 +28,7 @@ _DEVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*_\w+\Z", re.ASCII)
 
 
 class LibvirtDriver(ComputeDriver):
-    """Publish one libvirt host, with a child provider for each device that offers mdevs."""
+    """Publishes one libvirt host, with a child provider for each device that offers mdevs."""
 
     capabilities = Capabilities(
         nested_providers=SUPPORTED,
@@ -59,16 +59,13 @@ class LibvirtDriver(ComputeDriver):
         return [section_of(name, type_id) for type_id in enabled_type_ids(conf, name)]
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the name of the host, the only node; read the host if requested or not read yet.
-
-        Raises BackendError, and ConfigurationError if the options do not fit the host.
-        """
+        """Return the name of the host. Raises BackendError and ConfigurationError."""
         if refresh or self._snapshot is None:
             return [self._node_name(self._refresh())]
         return [self._node_name(self._snapshot)]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether this is the host's name; raises BackendError."""
+        """Return whether this is the host's name. Raises BackendError."""
         return nodename == self._limit.run("asking for the host's name", self._hostname)
 
     def _hostname(self) -> str:
@@ -76,10 +73,7 @@ class LibvirtDriver(ComputeDriver):
             return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask libvirt whether the host has the provider's device, with an enabled mdev type.
-
-        ``name`` is <node>_<device>. Raises BackendError.
-        """
+        """Ask libvirt whether the host offers the provider's device. Raises BackendError."""
         return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
 
     def _has_device(self, provider: str) -> bool:
@@ -105,7 +99,7 @@ class LibvirtDriver(ComputeDriver):
         return snapshot
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """Return the host's CPUs, its memory, and the number of its PCI devices of each kind."""
+        """Return the host's CPUs, memory and PCI devices."""
         snapshot = self._snapshot_of(nodename)
         return ComputeNode(
             host=self.host,
@@ -144,10 +138,9 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish the root provider unless nova does, and a child provider for each device.
+        """Publish the host, and a child provider for each device.
 
-        vGPUs in the inventory of a root provider that this driver publishes move to the devices:
-        without ``allocations``, this raises ReshapeNeeded. Raises BackendError.
+        Raises ReshapeNeeded if vGPUs have to move from the root provider, and BackendError.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)
@@ -174,11 +167,7 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return at most one message, about a root provider that another program publishes.
-
-        It reports that nova-compute cannot create its own root provider, or that the file with
-        nova-compute's uuid cannot be read.
-        """
+        """Return what an operator has to correct about the root provider, if anything."""
         root, path = self._overlaid, self._config.nova_compute_id_file
         if root is None or root.generation is None or not path:
             return []
@@ -239,16 +228,13 @@ class LibvirtDriver(ComputeDriver):
         return {provider_tree.data(name).uuid: share for name, share in offered.items()}
 
     def _publish(self, provider_tree: ProviderTree, uuid: str, share: Share, held: int = 0) -> None:
-        # Placement has no inventory with total 0. nova would remove the provider, but the device
-        # exists. ``blocked``: the device cannot have an mdev of its type at present, since another
-        # type occupies it, or other functions of the card have used up the pool. Its published
-        # inventory stays, fully reserved. Without room under the operator's limit, the provider
-        # stays without inventory. ``held`` is the amount that has just moved from the root to the
-        # device: these mdevs exist, and their allocations need an inventory.
+        # Placement has no inventory with total 0. A blocked device keeps its published inventory,
+        # fully reserved. ``held`` is the amount that has just moved from the root to the device:
+        # these allocations need an inventory.
         resource_class = share.mdev_type.resource_class
         provider_tree.update_traits(uuid, share.mdev_type.traits)
         if share.blocked:
-            published = self._published(provider_tree, uuid)
+            published = self._published_mdev_inventories(provider_tree, uuid)
             if held > published.get(resource_class, {}).get("total", 0):
                 published[resource_class] = {"total": held, "max_unit": held}
             provider_tree.update_inventory(uuid, published)
@@ -259,8 +245,9 @@ class LibvirtDriver(ComputeDriver):
         else:
             provider_tree.update_inventory(uuid, {})
 
-    def _published(self, provider_tree: ProviderTree, uuid: str) -> dict[str, dict[str, Any]]:
-        """Return a provider's published inventories in classes of mdev types, with reserved = 0."""
+    def _published_mdev_inventories(
+        self, provider_tree: ProviderTree, uuid: str
+    ) -> dict[str, dict[str, Any]]:
         classes = {mdev_type.resource_class for mdev_type in self._config.mdev_types}
         return {
             resource_class: record | {"reserved": 0}

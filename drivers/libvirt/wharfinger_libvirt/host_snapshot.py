@@ -1,6 +1,6 @@
 """The host at one moment, as libvirt describes it.
 
-libvirt describes one device at a time. So all devices are read until two readings are equal.
+Devices and domains are read until two readings are equal.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,20 +30,18 @@ class _Source(_DeviceSource, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostSnapshot:
-    """A host: its name, number of CPUs, MiB of memory, devices and domains.
-
-    ``domains`` are empty unless they were requested.
-    """
+    """A host at one moment."""
 
     hostname: str
     cpus: int
     memory_mb: int
     devices: tuple[NodeDevice, ...] = ()
+    #: Empty unless they were requested.
     domains: tuple[Domain, ...] = ()
 
 
 def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> HostSnapshot:
-    """Read the host from libvirt, with a new connection; raises BackendError."""
+    """Read the host from libvirt. Raises BackendError."""
     with Connection.open(uri, instance) as connection:
         figures = connection.figures()
         if with_domains:
@@ -60,10 +58,7 @@ def take_snapshot(uri: str, instance: str, *, with_domains: bool = False) -> Hos
 
 
 def read_devices(source: _DeviceSource, instance: str) -> tuple[NodeDevice, ...]:
-    """Read the devices until two readings in a row are equal; return them sorted by name.
-
-    Raises BackendError after MAX_READINGS readings, or if two devices have one name or address.
-    """
+    """Return the devices, sorted by name, once two readings agree. Raises BackendError."""
     devices = _read_until_equal(lambda: _devices(source), "devices", instance)
     _check_names(devices, instance)
     return devices
@@ -72,10 +67,7 @@ def read_devices(source: _DeviceSource, instance: str) -> tuple[NodeDevice, ...]
 def read_devices_and_domains(
     source: _Source, instance: str
 ) -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
-    """Read devices and domains until two readings of both in a row are equal.
-
-    Return both sorted. Raises BackendError as ``read_devices`` does.
-    """
+    """Return sorted devices and domains, once two readings agree. Raises BackendError."""
 
     def read() -> tuple[tuple[NodeDevice, ...], tuple[Domain, ...]]:
         domains = tuple(sorted(source.domains(), key=lambda domain: domain.uuid))

@@ -1,4 +1,4 @@
-"""Compute which type and how many mediated devices (mdevs) each device of a host offers. Pure."""
+"""Compute the mediated devices (mdevs) that each device of a host offers. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from wharfinger_libvirt.nodedev import NodeDevice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """How many active mdevs of a type a device has, and how many more it can take."""
+    """The active mdevs of a type on a device, and the room for more."""
 
     active: int
     available: int
@@ -18,26 +18,24 @@ class Demand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """The mdevs that one device offers.
-
-    ``total`` is the largest number of mdevs of the type on the device. ``occupants`` are other
-    types with mdevs there. If ``blocked``, the device cannot have an mdev of the type at present.
-    """
+    """The mdevs of one type that a device offers."""
 
     device: NodeDevice
     mdev_type: MdevTypeSection
+    #: The largest number of mdevs of the type.
     total: int
+    #: Whether the device cannot have an mdev of the type at present.
     blocked: bool = False
+    #: Other types with mdevs on the device.
     occupants: tuple[str, ...] = ()
 
 
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """Return a share for each device with an enabled type, sorted by PCI address and name.
+    """Return a share for each device with an enabled type, in order of address and name.
 
-    ``section`` is the section of the driver instance, for errors. Raises ConfigurationError if a
-    type is offered by no device, or not by a device that its section names.
+    Raises ConfigurationError.
     """
     parents = sorted((device for device in devices if device.mdev_types), key=_order)
     chosen = _choose(parents, devices, mdev_types)
@@ -56,7 +54,7 @@ def shares(
 
 
 def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> bool:
-    """Return whether a device offers an enabled type that is not limited to other devices."""
+    """Return whether a device may offer one of these mdev types."""
     address = None if device.pci is None else device.pci.address
     offered = _type_ids(device)
     return any(
@@ -66,10 +64,9 @@ def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> boo
 
 
 def allot(limit: int | None, demands: Sequence[Demand]) -> list[int]:
-    """Spread a host-wide limit over devices, in their order; return the total of each device.
+    """Spread a host-wide limit over devices; return the total of each device.
 
-    Active mdevs count first, and the rest fills one device after the other. Two devices with room
-    for 4 each and a limit of 6 get 4 and 2. (nova gives 4 and 0.)
+    Two devices with room for 4 each and a limit of 6 get 4 and 2.
     """
     totals = []
     left = None if limit is None else limit - sum(demand.active for demand in demands)

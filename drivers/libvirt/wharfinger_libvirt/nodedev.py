@@ -1,7 +1,4 @@
-"""libvirt's node devices as values: PCI functions, mdevs, and devices that offer mdevs.
-
-https://libvirt.org/formatnode.html describes the format.
-"""
+"""Parse libvirt's XML of node devices: https://libvirt.org/formatnode.html."""
 
 import re
 from dataclasses import dataclass
@@ -33,20 +30,19 @@ _ADDRESS_PARTS: Final = {"domain": 0xFFFFFFFF, "bus": 0xFF, "slot": 0x1F, "funct
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciFunction:
-    """A PCI device: its address ("0000:84:00.0"), vendor, product and NUMA node.
+    """The PCI properties of a device."""
 
-    ``numa_node`` is None without affinity.
-    """
-
+    #: Such as "0000:84:00.0".
     address: str
     vendor_id: str
     product_id: str
+    #: None without affinity.
     numa_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MdevType:
-    """An mdev type that a device offers, and how many more mdevs of it the device can take."""
+    """An mdev type, and how many more mdevs of the type a device can take."""
 
     type_id: str
     available: int
@@ -54,35 +50,29 @@ class MdevType:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mdev:
-    """A mediated device of a type; if it is not active, it uses no capacity.
-
-    Domains refer to it by ``uuid``, which is None if libvirt does not report it.
-    """
+    """A mediated device, which uses capacity only while it is active."""
 
     type_id: str
     active: bool
+    #: None if libvirt does not report it.
     uuid: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDevice:
-    """A device: libvirt's name of it ("pci_0000_84_00_0"), and the name of its parent device.
-
-    ``mdev_types`` are the types that the device offers. ``mdev`` is set only for mediated devices.
-    """
+    """A device of the host, with the names that libvirt uses."""
 
     name: str
     parent: str | None = None
     pci: PciFunction | None = None
+    #: The types that the device offers.
     mdev_types: tuple[MdevType, ...] = ()
+    #: Only of mediated devices.
     mdev: Mdev | None = None
 
 
 def parse(xml: str, *, active: bool = True) -> NodeDevice:
-    """Parse libvirt's XML of a ``<device>``; raises InvalidXML.
-
-    The XML does not tell whether an mdev is active.
-    """
+    """Parse libvirt's XML of a ``<device>``. Raises InvalidXML."""
     device = parse_root(xml, "device")
     pci = device.find("./capability[@type='pci']")
     mdev = device.find("./capability[@type='mdev']")

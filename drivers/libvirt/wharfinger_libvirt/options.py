@@ -1,4 +1,4 @@
-"""The options of the driver for oslo.config, for reading and for the generated sample."""
+"""The options of the driver for oslo.config."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -8,9 +8,8 @@ from oslo_config import cfg, types
 from wharfinger.conf.option_reading import read_options
 
 
+# oslo.config's own type accepts an empty value.
 class _Whole(types.Integer):
-    """Option type of a whole number; unlike in oslo.config's type, an empty value is an error."""
-
     def __call__(self, value: Any) -> int | float | None:
         number = super().__call__(value)
         if number is None:
@@ -142,7 +141,7 @@ MDEV_TYPE: Final = (
 
 
 def read(conf: cfg.ConfigOpts, section: str, options: Sequence[cfg.Opt]) -> dict[str, Any]:
-    """Return the values of a section by name of the option; raises ConfigurationError.
+    """Return the values of a section by option. Raises ConfigurationError.
 
     Lists become tuples without blank items.
     """

@@ -1,4 +1,4 @@
-"""Move vGPU allocations from the host's root provider to the providers of its devices. Pure."""
+"""Move vGPU allocations from the root provider to those of the devices. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,31 +14,26 @@ from wharfinger_libvirt.nodedev import Mdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Move of a resource class from the root provider to the devices that offer it now.
-
-    ``devices`` has the share of each device, by provider uuid, in the order in which the devices
-    are filled. ``other_types`` are the enabled mdev types with another resource class.
-    ``instances`` has the instance of each consumer that is a migration. ``driver`` is the driver
-    instance, for errors.
-    """
+    """Move of a resource class from the root provider to the devices' providers."""
 
     driver: str
     resource_class: str
     root_uuid: str
+    #: By provider uuid, in the order in which the devices are filled.
     devices: Mapping[str, Share]
     host: HostSnapshot
+    #: The enabled mdev types with another resource class.
     other_types: frozenset[str] = frozenset()
+    #: The instance of each consumer that is a migration.
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations in place; return the allocated amounts of the devices afterwards.
+        """Edit the allocations in place; return the allocated amount of each device's provider.
 
-        The amounts are by provider uuid. A consumer's amount moves to the devices that have the
-        mdevs of its domain, or else to the first devices with room. Raises BackendError if there is
-        not enough room.
+        Raises BackendError if there is not enough room.
         """
         filling = _Filling(self, allocations)
-        for consumer, uuid in _assigned(self, filling.left):
+        for consumer, uuid in _consumers_with_devices(self, filling.left):
             filling.take_mdev(consumer, uuid)
         for consumer, amount in filling.left.items():
             for uuid, share in self.devices.items():
@@ -50,7 +45,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield (provider uuid, mdev) for each mdev on ``devices`` but those of ``other_types``."""
+        """Yield (provider uuid, mdev) for the mdevs that can belong to the class."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")
@@ -68,15 +63,11 @@ class Move:
 
 
 class _Filling:
-    """Amounts while they move from the root provider to the devices.
-
-    ``left`` is what each consumer still has on the root provider. ``moved`` is what each consumer
-    gets on each device. ``totals`` are the amounts on each device.
-    """
-
     def __init__(self, move: Move, allocations: Allocations) -> None:
         self._move: Final = move
+        #: The amount of each consumer that is still on the root provider.
         self.left: Final[dict[str, int]] = {}
+        #: The amounts that each consumer gets on the devices.
         self.moved: Final[dict[str, Counter[str]]] = {}
         self.totals: Final[Counter[str]] = Counter()
         self._held: Final[Counter[tuple[str, str]]] = Counter()
@@ -93,7 +84,7 @@ class _Filling:
         }
 
     def take_mdev(self, consumer: str, uuid: str) -> None:
-        """Count an mdev as a unit of the device, which the consumer has there or moves there."""
+        # The consumer may already have an allocation for the mdev on the device.
         if self._held[consumer, uuid]:
             self._held[consumer, uuid] -= 1
         else:
@@ -128,8 +119,7 @@ def _capacities(move: Move) -> dict[str, int]:
     }
 
 
-def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield, for each mdev of a consumer's domain, the consumer and the device's provider uuid."""
+def _consumers_with_devices(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]:
     domains = {domain.uuid: domain.mdevs for domain in move.host.domains}
     mdevs = [
         (consumer, mdev)
@@ -143,7 +133,6 @@ def _assigned(move: Move, consumers: Iterable[str]) -> Iterator[tuple[str, str]]
 
 
 def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two maps of mdev to provider uuid: mdevs counted in ``_capacities``, and others."""
     sure: dict[str, str] = {}
     others: dict[str, str] = {}
     for uuid, mdev in move.mdevs():
@@ -156,4 +145,5 @@ def _places(move: Move) -> tuple[dict[str, str], dict[str, str]]:
             others[mdev.uuid] = uuid
         elif not share.blocked:
             others.setdefault(mdev.uuid, uuid)
+    # ``_capacities`` counts only the first ones.
     return sure, {mdev: uuid for mdev, uuid in others.items() if mdev not in sure}

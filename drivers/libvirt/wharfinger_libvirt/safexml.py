@@ -14,11 +14,11 @@ _SHOWN: Final = 80
 
 
 class InvalidXML(ValueError):
-    """XML that differs from libvirt's documented format; the message states the fault."""
+    """XML that differs from libvirt's documented format."""
 
 
 def parse_root(xml: str, tag: str) -> Element:
-    """Return the root element, which must have this tag; raises InvalidXML."""
+    """Return the root element, which must have this tag. Raises InvalidXML."""
     try:
         root: Element = fromstring(xml, forbid_dtd=True)
     except DefusedXmlException as error:
@@ -31,7 +31,7 @@ def parse_root(xml: str, tag: str) -> Element:
 
 
 def text_of(element: Element, tag: str) -> str:
-    """Return the text of a child element; raises InvalidXML if it is missing or empty."""
+    """Return the text of a child element. Raises InvalidXML without one."""
     text = (element.findtext(tag) or "").strip()
     if not text:
         raise InvalidXML(f"it has no <{tag}>")
@@ -39,7 +39,7 @@ def text_of(element: Element, tag: str) -> str:
 
 
 def uuid_of(text: str, where: str) -> str:
-    """Return a uuid in canonical form; raises InvalidXML. ``where`` names it in errors."""
+    """Return a uuid in canonical form. Raises InvalidXML."""
     try:
         return check_uuid(text)
     except InvalidName:
@@ -47,14 +47,14 @@ def uuid_of(text: str, where: str) -> str:
 
 
 def printable(what: str, text: str) -> str:
-    """Return the text; raises InvalidXML if a character of it is not printable."""
+    """Return the text if it is printable. Raises InvalidXML."""
     if not text.isprintable():
         raise InvalidXML(f"its {what} {shown(text)} has a character that is not printable")
     return text
 
 
 def shown(text: str) -> str:
-    """Return a value for an error: in quotes, and shortened if it is long."""
+    """Return a value for an error, in quotes, and shortened if it is long."""
     return repr(shortened(text))
 
 

@@ -1,4 +1,4 @@
-"""Limit the time of calls to libvirt, which have no time limit themselves."""
+"""Limit the time of calls to libvirt."""
 
 import threading
 from collections.abc import Callable
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 class TimeLimit:
-    """Makes calls in a thread, one at a time, and stops waiting for a call that takes too long."""
+    """Makes one call at a time, and stops waiting when it takes too long."""
 
     def __init__(self, instance: str, seconds: float) -> None:
         self._instance: Final = instance
@@ -20,10 +20,9 @@ class TimeLimit:
         self._hanging: threading.Thread | None = None
 
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
-        """Return the result of a call; raises its own error, or BackendError after the time limit.
+        """Return the result of a call. Raises BackendError after the time limit.
 
-        The call then continues in its thread. The next ``run`` first waits for its end, up to the
-        same limit.
+        The call then continues in its thread.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

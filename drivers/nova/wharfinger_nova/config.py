@@ -1,4 +1,4 @@
-"""Options of a driver instance: which compute driver of nova, and nova's configuration files."""
+"""Options of a nova driver instance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,18 +29,16 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class NovaSection:
-    """The validated options of a driver instance.
-
-    ``compute_driver`` is None if nova's configuration names the compute driver.
-    """
+    """The validated options of a driver instance."""
 
     name: str
+    #: None if nova's configuration names the compute driver.
     compute_driver: str | None
     nova_config: tuple[str, ...]
 
     @classmethod
     def read(cls, conf: cfg.ConfigOpts, instance: str) -> Self:
-        """Read the section of a driver instance; raises ConfigurationError."""
+        """Read the section of a driver instance. Raises ConfigurationError."""
         values = read_options(conf, instance, OPTIONS)
         files = tuple(values["nova_config"])
         for file in files:

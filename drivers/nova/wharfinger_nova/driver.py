@@ -1,4 +1,4 @@
-"""The driver: it passes the framework's calls on to a compute driver of nova."""
+"""The driver class, which calls a compute driver of nova."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -38,36 +38,33 @@ class NovaDriver(ComputeDriver):
         self._nodes: list[str] | None = None
 
     def init_host(self, service: Service) -> None:
-        """Load nova's driver, and initialize it; raises BackendError, ConfigurationError."""
+        """Load and initialize nova's driver. Raises BackendError and ConfigurationError."""
         driver = nova_process.load(self._section, self.host)
         with nova_process.translated_errors(self.name, "init_host"):
             driver.init_host(self.host)
         self._driver = driver
 
     def cleanup_host(self) -> None:
-        """Let nova's driver close its connections, if it is loaded; raises BackendError."""
+        """Let nova's driver close its connections. Raises BackendError."""
         driver, self._driver, self._nodes = self._driver, None, None
         if driver is not None:
             with nova_process.translated_errors(self.name, "cleanup_host"):
                 driver.cleanup_host(self.host)
 
     def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        """Return the nodes that nova's driver lists; raises BackendError.
-
-        Without ``refresh``, return the last list.
-        """
+        """Return the nodes that nova's driver lists. Raises BackendError."""
         if refresh or self._nodes is None:
             with nova_process.translated_errors(self.name, "get_available_nodes"):
                 self._nodes = [*self._loaded().get_available_nodes(refresh=True)]
         return [*self._nodes]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask nova's driver whether the node is available; raises BackendError."""
+        """Ask nova's driver whether the node is available. Raises BackendError."""
         with nova_process.translated_errors(self.name, f"node_is_available({nodename})"):
             return bool(self._loaded().node_is_available(nodename))
 
     def get_available_resource(self, nodename: str) -> ComputeNode:
-        """Return the node's resources and uuid from nova's driver; raises BackendError."""
+        """Return the node's resources from nova's driver. Raises BackendError."""
         with nova_process.translated_errors(self.name, f"get_available_resource({nodename})"):
             resource = self._loaded().get_available_resource(nodename)
         if not resource:
@@ -90,10 +87,7 @@ class NovaDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Let nova's driver edit the tree; raises ReshapeNeeded, BackendError.
-
-        Then remove each OWNER_NOVA that nova's driver has added.
-        """
+        """Let nova's driver edit the tree. Raises ReshapeNeeded and BackendError."""
         driver, before = self._loaded(), _tagged(provider_tree)
         with nova_process.translated_errors(self.name, f"update_provider_tree({nodename})"):
             try:
@@ -106,7 +100,7 @@ class NovaDriver(ComputeDriver):
             provider_tree.remove_traits(uuid, self.default_owner)
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return traits of the root providers: True to add the trait, False to remove it."""
+        """Return traits of the root providers: True adds the trait, False removes it."""
         with nova_process.translated_errors(self.name, "capabilities_as_traits"):
             traits = {**self._loaded().capabilities_as_traits()}
         if _OF_PCI_TRACKER in traits:

@@ -1,7 +1,6 @@
 """Configure nova in this process, and load a compute driver.
 
-nova's configuration, RPC and database access are global, so all driver instances of a process share
-them.
+All driver instances of a process share nova's configuration.
 """
 
 import logging
@@ -33,28 +32,28 @@ _configured: list[_Configured] = []
 
 
 class NoDatabase:
-    """Refuses calls of nova's objects if no database of nova is configured."""
+    """Refuses all access to nova's database."""
 
     def object_class_action_versions(
         self, context: object, kind: str, method: str, *arguments: object
     ) -> NoReturn:
-        """Refuse to read objects from the database; raises RuntimeError."""
+        """Refuse to read objects. Raises RuntimeError."""
         raise RuntimeError(
             f"the compute driver needs nova's database ({kind}.{method}), and nova_config has "
             "none: set [DEFAULT] transport_url for nova's conductor, or [database] connection"
         )
 
     def object_action(self, context: object, instance: Any, method: str, *_: object) -> NoReturn:
-        """Refuse to change an object in the database; raises RuntimeError."""
+        """Refuse to change an object. Raises RuntimeError."""
         self.object_class_action_versions(context, instance.obj_name(), method)
 
 
 def load(section: NovaSection, host: str) -> Any:
-    """Configure nova, and return an instance of the configured compute driver.
+    """Configure nova; return a new object of the configured compute driver.
 
-    nova's option ``host`` gets the value of ``host``. Raises ConfigurationError, BackendError.
+    Raises ConfigurationError and BackendError.
     """
-    with _lock, warnings.catch_warnings(), _level_kept(logging.getLogger("requests")):
+    with _lock, warnings.catch_warnings(), _keeping_log_level(logging.getLogger("requests")):
         # A library that nova imports also imports eventlet, which warns that it is deprecated.
         warnings.filterwarnings("ignore", r"\s*Eventlet is deprecated")
         _configure(section, host)
@@ -70,7 +69,7 @@ def load(section: NovaSection, host: str) -> Any:
 
 @contextmanager
 def translated_errors(instance: str, operation: str) -> Iterator[None]:
-    """Translate a NovaException of the block to ReshapeNeeded or BackendError."""
+    """Translate nova's exceptions in the block to ReshapeNeeded or BackendError."""
     exception = import_module("nova.exception")
     try:
         yield
@@ -83,13 +82,13 @@ def translated_errors(instance: str, operation: str) -> Iterator[None]:
 
 
 def local_node_uuid() -> str:
-    """Return the uuid of this host's node in nova's file compute_id; create a missing file."""
+    """Return the uuid in nova's file compute_id, which is created if missing."""
     return str(import_module("nova.virt.node").get_local_node_uuid())
 
 
 @contextmanager
-def _level_kept(logger: logging.Logger) -> Iterator[None]:
-    """Restore the level of a logger after the block: an import of neutronclient changes one."""
+def _keeping_log_level(logger: logging.Logger) -> Iterator[None]:
+    # An import of neutronclient changes the level.
     level = logger.level
     try:
         yield
