@@ -1,4 +1,4 @@
-"""Ask the driver whether it still has nodes and devices that its listing lacks."""
+"""Ask the driver about providers that its listing lacks."""
 
 import random
 import time
@@ -29,21 +29,17 @@ _NOT_ASKED: Final = (
 
 @dataclass(slots=True)
 class Availability:
-    """Asks a driver whether it still has nodes and devices that its listing lacks."""
+    """Asks a driver whether providers that its listing lacks still exist."""
 
     driver: ComputeDriver
     client: PlacementClient
     state: CycleState
-    #: Answers in earlier attempts of the cycle. No question is asked twice.
+    #: All answers of the cycle. No question is asked twice.
     answers: dict[str, bool | WharfingerError]
     clock: Callable[[], float] = time.monotonic
 
     def keep(self, uuids: Iterable[str]) -> tuple[dict[str, str], list[PartialListing]]:
-        """Ask the driver about absent providers; return the reasons to keep some, and problems.
-
-        The reasons are by uuid. If the driver still has any of the providers, there is one problem,
-        a PartialListing.
-        """
+        """Return the reasons to keep absent providers, by uuid, and problems to report."""
         reasons: dict[str, str] = {}
         found: set[str] = set()
         listed, due = self.state.every_node.listed, sorted(uuids)
@@ -72,7 +68,6 @@ class Availability:
         return reasons, [problem] if names else []
 
     def _name_if_available(self, provider: Provider, listed: Set[str]) -> str | None:
-        """Return the name of the node, or else the provider, that the driver still has, or None."""
         driver, root = self.driver, provider.root_uuid
         if root not in listed:
             node = self._node_name(root)

@@ -9,10 +9,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 
 
 def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
-    """Return the state and plan, limited to the changes of the providers in ``Publisher.adopts``.
-
-    Raises AdoptionRefused, with all reasons, if one of them cannot be adopted.
-    """
+    """Limit a state and its plan to the providers to adopt. Raises AdoptionRefused."""
     uuids = state.publisher.adopts
     takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
     # The next attempt adopts the roots that are taken over now.
@@ -43,7 +40,6 @@ def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
 
 
 def _refusal(state: CycleState, plan: Plan, uuid: str) -> str:
-    """Return why a provider cannot be adopted; empty if it can, or is ours already."""
     live = state.live.get(uuid)
     if live is None:
         return (

@@ -1,4 +1,4 @@
-"""Write the plans of trees to Placement, and their rows to the database."""
+"""Write planned trees to Placement, and their rows to the database."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -49,8 +49,7 @@ from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.tree_write import TreeWrite
 
 LOG: Final = logging.getLogger(__name__)
-#: Trees in one batch, and providers in one POST /reshaper. This halves the server's work for each
-#: provider, and the transaction is still short.
+#: Trees in one batch, and providers in one POST /reshaper.
 BATCH: Final = 100
 _IDENTITY_STEPS: Final = (CreateProvider, UpdateProvider, SetTraits, SetAggregates)
 
@@ -61,10 +60,9 @@ _Value = TypeVar("_Value")
 
 
 class Writer:
-    """Writes the plans of trees to Placement, and their rows to the database.
+    """Writes planned trees to Placement, and their rows to the database.
 
-    No provider is written later than ``valid_for`` after its intent. With ``reports_service``,
-    storing intents also reports the service of this host as up.
+    No provider is written later than ``valid_for`` after its intent.
     """
 
     def __init__(
@@ -86,10 +84,9 @@ class Writer:
         store: RecordStore,
         on_step: Callable[[Step], None] = lambda _step: None,
     ) -> None:
-        """Write trees, and keep the errors of each tree in its ``errors``.
+        """Write trees; keep their errors in ``TreeWrite.errors``.
 
-        ``on_step`` is called with each step that was sent. Raises PlacementUnavailable,
-        PermissionRefused and StateError.
+        Raises PlacementUnavailable, PermissionRefused and StateError.
         """
         for start in range(0, len(trees), BATCH):
             batch = trees[start : start + BATCH]
@@ -130,7 +127,7 @@ class Writer:
     def _send_batch(
         self, trees: Sequence[TreeWrite], store: RecordStore, on_step: Callable[[Step], None]
     ) -> None:
-        self._prepare(trees)
+        self._ensure_names_and_features(trees)
         run = _Run(self, store, on_step)
         # Identity steps may be slow. Trees without them do not wait: their inventories come first.
         identities = [(tree, _steps(tree, *_IDENTITY_STEPS)) for tree in trees]
@@ -147,10 +144,9 @@ class Writer:
                 [partial(run.send_steps, tree, _steps(tree, DeleteProvider)) for tree in trees],
             )
             for jobs in stages:
-                _finish(pool, jobs, run.stop)
+                _run_all(pool, jobs, run.stop)
 
-    def _prepare(self, trees: Sequence[TreeWrite]) -> None:
-        """Create custom traits and classes; fail trees whose names or features Placement lacks."""
+    def _ensure_names_and_features(self, trees: Sequence[TreeWrite]) -> None:
         needed = [_names(tree.plan.steps) for tree in trees]
         wrong = self._writes.ensure_names(
             {name for traits, _classes in needed for name in traits},
@@ -175,7 +171,6 @@ class Writer:
                 self._client.require(Feature.REPARENT, f"moving provider {step.name}")
 
     def _inventory_jobs(self, run: "_Run", trees: Iterable[TreeWrite]) -> Iterator[_Job]:
-        """Yield jobs that set the inventories of several trees, or of one tree with a reshape."""
         together: list[_Inventories] = []
         size = BATCH if self._may_batch() else 1
         for tree in trees:
@@ -244,10 +239,7 @@ class Writer:
             tree.now[step.uuid] = tree.after(step, raised)
 
     def send(self, tree: TreeWrite, step: Step) -> None:
-        """Send the requests of a step, and note in ``tree.now`` how they leave the provider.
-
-        Raises PlacementError and IntentExpired.
-        """
+        """Send a step, and update ``tree.now``. Raises PlacementError and IntentExpired."""
         self._check_valid(tree, step)
         writes = self._writes
         match step:
@@ -255,7 +247,7 @@ class Writer:
                 self._reshape(tree, step)
                 return
             case DeleteProvider():
-                self._check_unchanged(tree, step)
+                self._check_traits_unchanged(tree, step)
                 with suppress(NotFound):  # another process was faster
                     writes.delete_provider(step.uuid)
                 tree.now[step.uuid] = None
@@ -268,7 +260,7 @@ class Writer:
                     raise
                 generation = made.generation
             case UpdateProvider(after=after):
-                self._check_unchanged(tree, step)
+                self._check_traits_unchanged(tree, step)
                 writes.update_provider(step.uuid, after.name, after.parent_uuid)
                 # This write neither checks nor raises the generation. The generation in the answer
                 # may come from another program's write, which we have not read.
@@ -284,7 +276,7 @@ class Writer:
         tree.now[step.uuid] = tree.after(step, generation)
 
     def send_with_traits(self, tree: TreeWrite, step: Step) -> None:
-        """Send a step; if Placement lacks one of its custom traits, create it and retry once."""
+        """Send a step; create its custom traits if Placement lacks them."""
         try:
             self.send(tree, step)
         except PlacementError as error:
@@ -296,11 +288,6 @@ class Writer:
             self.send(tree, step)
 
     def _reshape(self, tree: TreeWrite, step: Reshape) -> None:
-        """Send a reshape, and compute the new generations, which the answer lacks.
-
-        As measured, a reshape raises a generation by two, or by one if no inventory is left, and by
-        one more for allocations.
-        """
         sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
         left = {
             change.uuid: provider
@@ -308,6 +295,8 @@ class Writer:
             if (provider := tree.after(change, None))
         }
         self._writes.reshape(sent, step.allocations, step.name)
+        # The answer has no generations. Measured: they rise by two, or by one for no inventory, and
+        # by one more for allocations.
         used = {uuid for new in step.allocations.values() for uuid in new["allocations"]}
         for uuid, (generation, inventories) in sent.items():
             tree.raised[uuid] = generation + (2 if inventories else 1) + (uuid in used)
@@ -317,12 +306,8 @@ class Writer:
         if boottime() >= tree.expires:
             raise IntentExpired(provider=step.name, uuid=step.uuid, seconds=self._valid_for)
 
-    def _check_unchanged(self, tree: TreeWrite, step: Step) -> None:
-        """Raise ConcurrentUpdate if the traits of a provider have changed since they were read.
-
-        This protects writes without a generation: the provider may have another owner now. Raises
-        IntentExpired, too.
-        """
+    def _check_traits_unchanged(self, tree: TreeWrite, step: Step) -> None:
+        # Writes without a generation need this check: the provider may have another owner now.
         known = tree.now.get(step.uuid)
         try:
             traits = self._client.get_traits(step.uuid).traits
@@ -339,8 +324,6 @@ class Writer:
 
 
 class _Run:
-    """State that the threads of one batch share."""
-
     def __init__(self, writer: Writer, store: RecordStore, on_step: Callable[[Step], None]) -> None:
         self.stop: Final = Event()
         self._writer: Final = writer
@@ -352,7 +335,6 @@ class _Run:
         return not self.stop.is_set() and tree.goes_on_with(step)
 
     def send_steps(self, tree: TreeWrite, steps: Iterable[Step]) -> None:
-        """Send steps of one tree in this order; skip steps that an earlier error prevents."""
         for step in steps:
             if not self.goes_on(tree, step):
                 continue
@@ -384,7 +366,6 @@ class _Run:
                 self._reserve_what_stays(tree, step)
 
     def _reserve_what_stays(self, tree: TreeWrite, step: SetInventories) -> None:
-        """Fully reserve what a provider has, if the failed step would have fully reserved it."""
         if not tree_write.fully_reserves(step):
             return
         stays = replace(step, after=full_reservation.reserve_fully(step.before))
@@ -437,7 +418,6 @@ def _save(
     write: Callable[[Sequence[TreeWrite]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
-    """Save rows with ``write``; call ``refuse`` for trees whose rows another process changed."""
     while trees:
         try:
             write(trees)
@@ -465,8 +445,7 @@ def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]
     return stale or list(trees)
 
 
-def _finish(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
-    """Run jobs in the pool; at the first exception, set ``stop`` and raise the exception."""
+def _run_all(pool: ThreadPoolExecutor, jobs: Iterable[_Job], stop: Event) -> None:
     jobs = list(jobs)
     if len(jobs) == 1:  # a thread would only cost time
         jobs[0]()

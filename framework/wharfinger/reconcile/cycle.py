@@ -1,8 +1,4 @@
-"""Reconcile Placement with a driver, in three types of cycle.
-
-A full cycle publishes all nodes that the driver lists. A drift cycle repairs what other programs
-have changed in Placement. A poll publishes the nodes that the driver's change feed names.
-"""
+"""Reconcile Placement with a driver: full cycles, drift cycles and polls."""
 
 import random
 import time
@@ -90,12 +86,8 @@ def _ignore(_what: object) -> None:
 class Reconciler:
     """Runs the cycles of one driver instance, one at a time.
 
-    If a tree fails, the cycle continues with the other trees, and its result has the error. Cycles
-    raise BackendError if the driver cannot list its nodes. They also raise PlacementError,
-    ObjectError and StateError.
-
-    ``on_plan`` is called with each plan before its writes, ``on_step`` with each step that was
-    sent. A service that has not reported for ``down_time`` is down.
+    Results have the errors of single trees. Cycles raise BackendError, PlacementError, ObjectError
+    and StateError.
     """
 
     def __init__(
@@ -157,7 +149,7 @@ class Reconciler:
     def plan(self) -> Plan:
         """Return the plan of a full cycle, and write nothing.
 
-        Takeovers of nodes are not in the plan; they are logged.
+        Takeovers are only logged.
         """
         state, plan = self._dry_run()
         for row in state.takeovers:
@@ -175,37 +167,33 @@ class Reconciler:
     @same_request()
     def sync(self, on_plan: OnPlan = _ignore, on_step: OnStep = _ignore) -> CycleResult:
         """Run a full cycle: publish all nodes that the driver lists."""
-        state = self._state()
+        state = self._read_state()
         state = replace(state, snapshot_reservations=self._reservations)
         try:
             if self._mark is None:
                 _names, self._mark = self._changes()  # from here on, polls miss no change
             nodes = driver_calls.list_nodes(self._driver)
         except DriverError:
-            for problem in self._disable(state, on_step):
+            for problem in self._disable_roots(state, on_step):
                 LOG.warning("%s", problem)
             raise
         result = self._run(self._observer.listing, state, nodes, on_step=on_step, on_plan=on_plan)
         self._unfinished = frozenset()
-        return result.with_problems(self._keep_rows(nodes, is_listing=True))
+        return result.with_problems(self._update_node_rows(nodes, is_listing=True))
 
     @same_request()
     def drift(self, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a drift cycle: repair what other programs have changed in Placement.
-
-        The cycle also publishes nodes that polls could not write. Without an earlier list of nodes,
-        a full cycle runs instead.
-        """
+        """Run a drift cycle: repair what other programs have changed in Placement."""
         before = self._nodes
         if before is None:
             return self.sync(on_step=on_step)
-        state = self._state()
+        state = self._read_state()
         self._unfinished |= self._names_of(before, self._repaired_records)
         described = driver_calls.describe(self._driver, self._unfinished)
         nodes = before.with_changes(described)
         observe = partial(self._observe_changes, names=self._unfinished)
         result = self._run(observe, state, nodes, on_step=on_step)
-        result = result.with_problems((*described.problems, *self._keep_rows(nodes)))
+        result = result.with_problems((*described.problems, *self._update_node_rows(nodes)))
         if not result.problems:
             self._unfinished = frozenset()
         self._released = self._nodes_released(state, nodes)
@@ -213,10 +201,7 @@ class Reconciler:
 
     @same_request()
     def poll(self, on_step: OnStep = _ignore) -> CycleResult:
-        """Run a poll: publish nodes that the change feed names, or that consumers have released.
-
-        Without such nodes, do nothing. Without an earlier list of nodes, a full cycle runs instead.
-        """
+        """Run a poll: publish nodes that have changed or that consumers have released."""
         before = self._nodes
         if before is None:
             return self.sync(on_step=on_step)
@@ -225,7 +210,7 @@ class Reconciler:
         if not wanted:
             self._mark = mark
             return CycleResult()
-        state = self._state(snapshot_reservations=self._reservations)
+        state = self._read_state(snapshot_reservations=self._reservations)
         described = driver_calls.describe(self._driver, wanted)
         nodes = before.with_changes(described)
 
@@ -234,7 +219,7 @@ class Reconciler:
             return found or self._observe_changes(state, wanted)
 
         result = self._run(observe, state, nodes, on_step=on_step)
-        result = result.with_problems((*described.problems, *self._keep_rows(nodes, wanted)))
+        result = result.with_problems((*described.problems, *self._update_node_rows(nodes, wanted)))
         if not any(map(self._may_pass, result.problems)):
             self._mark = mark  # with the old mark, the feed would name these nodes again
             self._released = self._nodes_released(state, nodes)
@@ -244,9 +229,9 @@ class Reconciler:
 
     @same_request()
     def plan_adoption(self) -> tuple[Plan, tuple[ComputeNode, ...]]:
-        """Return the plan of ``adopt``, and rows of the nodes that are taken over first.
+        """Return the plan of ``adopt``, and the rows of nodes to take over.
 
-        Nothing is written. Raises AdoptionRefused if one of the providers cannot be adopted.
+        Raises AdoptionRefused.
         """
         state, plan = adoption_plan.only(*self._dry_run())
         return plan, state.takeovers
@@ -255,9 +240,9 @@ class Reconciler:
     def adopt(self, on_plan: OnPlan = _ignore) -> CycleResult:
         """Adopt the providers in ``Publisher.adopts``, and write nothing else.
 
-        Raises AdoptionRefused, and adopts none, if one of the providers cannot be adopted.
+        Raises AdoptionRefused.
         """
-        state = self._state()
+        state = self._read_state()
         nodes = driver_calls.list_nodes(self._driver)
         return self._run(
             self._observer.listing, state, nodes, on_plan=on_plan, restrict=adoption_plan.only
@@ -265,10 +250,9 @@ class Reconciler:
 
     # Stages.
 
-    def _state(
+    def _read_state(
         self, attempt: int = 0, snapshot_reservations: Set[tuple[str, int]] = frozenset()
     ) -> CycleState:
-        """Return a state with newly read database rows; update our copies of these rows."""
         read_at = boottime()
         rows = HostState.get(
             self._context,
@@ -300,7 +284,7 @@ class Reconciler:
         )
 
     def _dry_run(self) -> tuple[CycleState, Plan]:
-        state = self._state()
+        state = self._read_state()
         nodes = driver_calls.list_nodes(self._driver)
         base = _with_nodes(state, nodes)
         return self._planned(self._prepared(partial(self._observer.listing, base)), {})
@@ -329,7 +313,6 @@ class Reconciler:
     def _planned(
         self, state: CycleState, questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        """Return the state and its plan, after the driver has confirmed or refused the removals."""
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
         return confirmed, plan if confirmed is state else plan_cycle(confirmed)
@@ -344,10 +327,6 @@ class Reconciler:
         on_plan: OnPlan = _ignore,
         restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
-        """Plan and apply; repeat both, a few times at most, for the trees that remain.
-
-        ``restrict`` limits the state and the plan before they are applied.
-        """
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
         questions: dict[str, bool | WharfingerError] = {}
@@ -370,7 +349,7 @@ class Reconciler:
                     break
                 if attempts.is_blocked:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
-                state = self._state(number, state.snapshot_reservations)
+                state = self._read_state(number, state.snapshot_reservations)
             try:
                 planned, plan = self._planned(self._prepared(observed), questions)
             except CONFLICTS as error:
@@ -387,7 +366,6 @@ class Reconciler:
         return attempts.result()
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
-        """Take nodes over and write the plan; note errors and remaining trees in ``attempts``."""
         not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers, state.live)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
@@ -450,14 +428,9 @@ class Reconciler:
         if state.scope is None:
             self._was_disabled = state.rows.service_disabled
 
-    def _keep_rows(
+    def _update_node_rows(
         self, nodes: NodeList, names: Set[str] | None = None, *, is_listing: bool = False
     ) -> Iterator[WharfingerError]:
-        """Save changed node rows that were not saved together with a tree; yield the errors.
-
-        ``names`` limits this to nodes with these names. With ``is_listing``, ``nodes`` is a
-        complete listing, and the rows of nodes without a record are deleted.
-        """
         records = self.store.records
         nodes = nodes.with_published_uuids(records)
         if names is not None:
@@ -484,13 +457,12 @@ class Reconciler:
                 self.store.write({}, changed_nodes=batch)
                 self._rows.saved(batch)
         except ConcurrentSave:
-            self._state()
+            self._read_state()
             raise
 
     # Parts of the cycles.
 
-    def _disable(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
-        """If our service is disabled, add COMPUTE_STATUS_DISABLED to our roots; yield errors."""
+    def _disable_roots(self, state: CycleState, on_step: OnStep) -> Iterator[WharfingerError]:
         due = {
             uuid: record
             for uuid, record in state.records.items()
@@ -541,7 +513,6 @@ def _with_nodes(state: CycleState, nodes: NodeList) -> CycleState:
 
 
 def _waiting_for_names(plan: Plan) -> set[str]:
-    """Return the roots of trees that need a taken name; none if the plan renames no provider."""
     renames = any(
         isinstance(step, UpdateProvider) and step.before.name != step.after.name
         for step in plan.steps

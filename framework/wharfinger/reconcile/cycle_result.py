@@ -10,7 +10,7 @@ from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleResult:
-    """Result of a cycle: the steps that it has sent, and what it could not do."""
+    """Result of one cycle of a driver instance."""
 
     steps: tuple[Step, ...] = ()
     #: Removals that wait.
@@ -47,7 +47,7 @@ class Attempts:
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Add the plan of an attempt; drop older plans and failures of ``remaining`` trees."""
+        """Add the plan of an attempt, instead of earlier plans of its trees."""
         self.conflict = None
         if self.remaining is None:
             self.orphans = plan.orphans

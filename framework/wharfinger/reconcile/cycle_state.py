@@ -1,4 +1,4 @@
-"""State of one reconcile cycle: all facts that the plan depends on."""
+"""Facts that the plan of a cycle depends on."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ from wharfinger.tracker.reported_node import Node
 class CycleState(PlanFacts):
     """Facts of one cycle of a driver instance.
 
-    Unless a comment says otherwise, mappings are by provider uuid, and sets contain such uuids.
+    Mappings are by provider uuid, unless a comment says otherwise.
     """
 
     #: The number of this attempt in the cycle; the first is 0.
@@ -82,7 +82,7 @@ class CycleState(PlanFacts):
     # Which trees to plan:
     #: Roots of trees that the last full cycle left unchanged, and that have not changed since.
     unchanged: frozenset[str] = frozenset()
-    #: Roots of trees that stay as they are, because of ``problems``.
+    #: Roots of trees that are only reserved or disabled, because of ``problems``.
     blocked: frozenset[str] = frozenset()
     problems: tuple[WharfingerError, ...] = ()
     #: Whether an earlier attempt of this cycle had such problems.
@@ -100,7 +100,7 @@ class CycleState(PlanFacts):
         return wanted if wanted and wanted.stated else None
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
-        """Return the state in which the trees with these roots stay as they are; add problems."""
+        """Return the state with these trees blocked, for these problems."""
         moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
         return replace(
             self, blocked=self.blocked | roots | moved, problems=(*self.problems, *problems)

@@ -1,4 +1,4 @@
-"""Desire: ask the driver for the provider tree of each node, and check the answers."""
+"""Ask the driver for the provider tree of each node, and check it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from copy import deepcopy
@@ -50,10 +50,10 @@ def collect_desired(
 ) -> CycleState:
     """Return the state with the provider trees that the driver reports.
 
-    If the driver fails for a node, the tree of this node is blocked. Raises PlacementUnavailable,
-    PermissionRefused and NotFound.
+    Trees for which the driver fails are blocked. Raises PlacementUnavailable, PermissionRefused and
+    NotFound.
     """
-    trees, roots = _views(state)
+    trees, roots = _driver_views(state)
     listed = state.every_node.listed
     sharing = {root.uuid: root for root in roots.values() if shares(root)}
     root_by_node = {
@@ -102,7 +102,7 @@ def collect_desired(
             failed.add(root_uuid)
             problems.append(as_problem(driver, node.name, error))
             continue
-        _add(desired, wanted, placed)
+        _merge(desired, wanted, placed)
         if reshape is not None:
             reshapes[root_uuid] = reshape
         renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
@@ -122,10 +122,9 @@ def collect_desired(
     return _with_service_status(state)
 
 
-def _add(
+def _merge(
     desired: dict[str, DesiredProvider], of_node: Iterable[DesiredProvider], node: Node
 ) -> None:
-    """Add the desired providers of a node, and merge providers that several nodes share."""
     for wanted in of_node:
         uuid = wanted.provider.uuid
         before = desired.get(uuid)
@@ -151,12 +150,7 @@ def _with_service_status(state: CycleState) -> CycleState:
     return replace(state, desired={**state.desired, **changed})
 
 
-def _views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
-    """Return live providers by root uuid, and the roots, each under its name and its uuid.
-
-    They are as the driver knows them: without our full reservations and our
-    COMPUTE_STATUS_DISABLED.
-    """
+def _driver_views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[str, Provider]]:
     trees: dict[str, list[Provider]] = {}
     roots: dict[str, Provider] = {}
     wanted = None
@@ -245,7 +239,6 @@ def _tree(
 
 
 def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:
-    """Return the providers outside the trees of these ``roots``, by uuid, except sharing roots."""
     return {
         one.uuid: one
         for root, providers in trees.items()
@@ -262,7 +255,6 @@ def _with_children(
     outside: Mapping[str, Provider],
     records: Mapping[str, Record],
 ) -> list[Provider]:
-    """Return the providers of a node, with its known children in ``outside`` and all below them."""
     known = {uuids[0] for uuids in children.values()}
     found: dict[str, Provider] = {}
     for one in outside.values():
@@ -287,7 +279,6 @@ def _update(
     allocations: Callable[[], Allocations],
     migrations: Sequence[Migration],
 ) -> tuple[Allocations, Allocations] | None:
-    """Let the driver edit the tree; return the allocations before and after a reshape, or None."""
     moves = {"migrations": list(migrations)} if takes_migrations(type(driver)) else {}
     reshape: tuple[Allocations, Allocations] | None = None
     within = set(tree.get_provider_uuids())
@@ -327,10 +318,6 @@ def _add_capability_traits(driver: ComputeDriver, tree: ProviderTree, node: str)
 def _check(
     driver: ComputeDriver, tree: ProviderTree, node: Node, taken: dict[str, tuple[str, str]]
 ) -> list[DesiredProvider]:
-    """Return the desired providers of a node; raise InvalidTree if its tree cannot be published.
-
-    ``taken`` has the names and uuids in the trees of earlier nodes; those of the node are added.
-    """
     if not (tree.exists(node.name) and tree.exists(node.uuid)):
         raise InvalidTree(
             driver=driver.name,
@@ -364,5 +351,5 @@ def _check(
 
 
 def shares(provider: Provider) -> bool:
-    """Return whether a provider may be shared by several trees (MISC_SHARES_VIA_AGGREGATE)."""
+    """Return whether several trees may share the provider."""
     return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

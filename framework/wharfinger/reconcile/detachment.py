@@ -1,6 +1,6 @@
-"""Detached providers: our child providers that are roots until their node has a new root.
+"""Detached providers: children that are roots until their node has a new root.
 
-A stored reservation keeps such a provider fully reserved, and names the former root.
+A reservation of each provider names its former root.
 """
 
 import re
@@ -23,7 +23,7 @@ class FormerRoot(NamedTuple):
 
     @property
     def holder(self) -> str:
-        """The ``holder`` of the reservation that marks a provider as detached from this root."""
+        """The ``holder`` of the reservation of a provider detached from this root."""
         return f"detached from {self.name} ({self.uuid})"
 
 
@@ -44,10 +44,7 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return the reservation holders of detached providers that stay roots, by provider uuid.
-
-    Also return the reservations to end: those that mark the other providers as detached.
-    """
+    """Return the holders of lasting detachments, by provider uuid, and the reservations to end."""
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
     holders = {uuid: former.holder for uuid, former in roots.items() if uuid not in leaving}
@@ -56,10 +53,6 @@ def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
-    """Return whether the driver reports a detached provider below another root in Placement.
-
-    The former root counts, too, if it was created again.
-    """
     wanted = state.desired.get(uuid)
     root = state.live.get(wanted.provider.root_uuid) if wanted else None
     if root is None or root.uuid == uuid:
@@ -67,4 +60,5 @@ def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
     record = state.records.get(root.uuid)
     if root.uuid != former.uuid or record is None:
         return root.uuid != former.uuid
+    # The former root counts if it was created again.
     return record.absence is not None or ownership.has_fallen(record.live, root)

@@ -29,11 +29,7 @@ LOG: Final = logging.getLogger(__name__)
 
 
 def list_nodes(driver: ComputeDriver) -> NodeList:
-    """List and describe all nodes of a driver.
-
-    The result has the errors of single nodes. Raises BackendError if the driver cannot list its
-    nodes.
-    """
+    """List and describe all nodes of a driver. Raises BackendError if it cannot list them."""
     operation = "get_available_nodes"
     listed = guarded(driver.name, operation, lambda: driver.get_available_nodes(refresh=True))
     nodes = describe(driver, check_names(driver, operation, listed))
@@ -43,9 +39,9 @@ def list_nodes(driver: ComputeDriver) -> NodeList:
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return a driver's answer if it is of one of these ``kinds``, and no name is in it twice.
+    """Return the answer if it is of one of these kinds, without duplicates.
 
-    Raises BackendError for another answer. The names themselves are not checked.
+    Raises BackendError.
     """
     if isinstance(found, kinds) and isinstance(found, Collection):
         strings = [name for name in found if isinstance(name, str)]
@@ -55,10 +51,7 @@ def check_names(
 
 
 def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
-    """Describe the nodes with these names.
-
-    The result also has the nodes that the driver could not describe, and the errors.
-    """
+    """Describe the nodes with these names; the result also has the errors."""
     nodes: list[Node] = []
     failed: list[Node] = []
     problems: list[WharfingerError] = []
@@ -81,9 +74,9 @@ def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
 
 
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:
-    """Return the names of nodes changed since a mark of the driver's change feed, and a new mark.
+    """Return the nodes changed since a mark of the change feed, and a new mark.
 
-    If ``since`` is None, the driver only has to return a first mark. Raises BackendError.
+    None asks for a first mark. Raises BackendError.
     """
     operation = "changed_nodes"
     answer = guarded(driver.name, operation, lambda: driver.changed_nodes(since))
@@ -93,18 +86,16 @@ def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[s
     raise wrong_answer(driver.name, operation, "names of nodes and a mark", answer)
 
 
-#: Returns the context of a call to a driver, from the name of the operation. It shows the calls of
-#: this thread that are in progress.
+#: Returns the context manager for a call to a driver, from the name of the operation.
 in_progress: Final[ContextVar[Callable[[str], AbstractContextManager[object]]]] = ContextVar(
     "in_progress", default=nullcontext
 )
 
 
 def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
-    """Call a method of the driver instance ``driver`` and return the answer.
+    """Call a method of a driver and return the answer.
 
-    ReshapeNeeded, and exceptions that are no WharfingerError, become BackendError. Other
-    WharfingerErrors and KeyboardInterrupt are raised unchanged.
+    Unexpected exceptions become BackendError.
     """
     try:
         with in_progress.get()(operation):
@@ -125,7 +116,7 @@ def guarded(driver: str, operation: str, call: Callable[[], Any]) -> Any:
 
 
 def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
-    """Call a method as ``guarded`` does; raise BackendError if it does not return a bool."""
+    """Call a method of a driver that has to return a bool. Raises BackendError."""
     answer = guarded(driver, operation, call)
     if isinstance(answer, bool):
         return answer
@@ -133,7 +124,7 @@ def guarded_bool(driver: str, operation: str, call: Callable[[], Any]) -> bool:
 
 
 def wrong_answer(driver: str, operation: str, expected: str, answer: object) -> BackendError:
-    """Return the error for an answer of the wrong type."""
+    """Return the error for a wrong answer of a driver."""
     reason = f"it must return {expected}, not {shown(answer)}"
     return BackendError(driver=driver, operation=operation, reason=reason)
 
@@ -147,7 +138,7 @@ def text_of(error: BaseException) -> str:
 
 
 def as_problem(driver: ComputeDriver, node: str, error: Exception) -> WharfingerError:
-    """Return a DriverError or PlacementError as it is, another error as InvalidTree of the node."""
+    """Return an error to report about a node."""
     if isinstance(error, DriverError | PlacementError):
         return error
     return InvalidTree(driver=driver.name, provider=node, problem=str(error))

@@ -43,10 +43,7 @@ class Instance:
 
 
 def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
-    """Check the whole configuration, including the options of the drivers that it enables.
-
-    Return the names of all sections that are read, and all problems.
-    """
+    """Check the configuration; return the sections that are read, and the problems."""
     sections = list(configuration.OWN)
     for group in configuration.SERVICES:
         try:
@@ -70,9 +67,9 @@ def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
 
 
 def load(conf: Options, name: str) -> Instance:
-    """Load the driver class of an instance, create the driver, and check its configuration.
+    """Create the driver of an instance, and check its configuration.
 
-    Raises ConfigurationError, ConfigurationFileError, DriverLoadError or BackendError.
+    Raises ConfigurationError, ConfigurationFileError, DriverLoadError and BackendError.
     """
     instance = _make(conf, name)
     for problem in _unknown(conf, instance.driver):
@@ -118,10 +115,9 @@ def running(
     policy: RemovalPolicy,
     may_write: bool = True,
 ) -> Iterator[Reconciler]:
-    """Connect a driver instance to its backend, yield its reconciler, and disconnect it at the end.
+    """Connect a driver instance for a block, and yield its reconciler.
 
-    With ``may_write``, hold the lock of the driver instance. Raises StateError at once if another
-    process of this host holds it, and BackendError if the driver cannot be connected.
+    With ``may_write``, hold the lock of the instance. Raises StateError and BackendError.
     """
     driver, default = instance.driver, instance.default
     down_time = default.service_down_time
@@ -133,10 +129,7 @@ def running(
 
 @contextmanager
 def connected(driver: ComputeDriver) -> Iterator[None]:
-    """Connect a driver to its backend, and disconnect it at the end.
-
-    Raises BackendError if the driver cannot be connected. A failure to disconnect is only logged.
-    """
+    """Connect a driver to its backend for a block. Raises BackendError."""
     guarded(
         driver.name,
         "init_host",

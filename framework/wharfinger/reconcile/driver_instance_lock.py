@@ -1,4 +1,4 @@
-"""Lock of a driver instance: on each host, one process at a time writes for the instance."""
+"""Let one process of a host at a time write for a driver instance."""
 
 import fcntl
 import os
@@ -21,10 +21,9 @@ _held: Final[set[int]] = set()
 
 @contextmanager
 def exclusive(directory: Path, instance: str) -> Iterator[None]:
-    """Hold the lock of a driver instance for the duration of a block.
+    """Hold the lock of a driver instance for a block.
 
-    Raises StateError at once if another process has the lock, or if the lock file in ``directory``
-    cannot be used.
+    Raises StateError at once if another process has the lock.
     """
     path = directory / f"{instance}.lock"
     try:
@@ -53,7 +52,7 @@ def exclusive(directory: Path, instance: str) -> Iterator[None]:
 
 
 def _close_in_fork() -> None:
-    """Close the parent's locks in a forked process, which may run longer than the parent."""
+    """Close inherited locks: a forked process may outlive its parent."""
     for descriptor in _held:
         with suppress(OSError):  # a driver may have closed it
             os.close(descriptor)

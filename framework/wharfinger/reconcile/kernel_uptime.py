@@ -1,4 +1,4 @@
-"""The machine's uptime, as the kernel counts it."""
+"""Read the uptime of the machine."""
 
 import time
 from pathlib import Path
@@ -8,7 +8,7 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.providers.provider_record import Uptime
 
-#: The file in which Linux has the boot id; a container has the boot id of its host.
+#: The boot id of Linux; a container has the boot id of its host.
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 

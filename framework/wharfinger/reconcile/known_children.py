@@ -1,7 +1,4 @@
-"""Find the uuids that a driver instance has already used for the children of a root.
-
-So a device keeps its uuid when another program creates its root again.
-"""
+"""Find the uuids that the children of a root had, to use them again."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -12,16 +9,12 @@ from wharfinger.providers import DesiredProvider, PublishingMode
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import former_roots
 
-#: For each root, by its uuid and by its name: the uuids of its children by child name. The uuids of
-#: children that exist in Placement come first.
+#: The uuids of children, by root (uuid or name) and child name. Those in Placement come first.
 KnownChildren = Mapping[str, Mapping[str, list[str]]]
 
 
 def known_children(state: CycleState) -> KnownChildren:
-    """Return the uuids of the children that this instance has created, by root and child name.
-
-    Roots are by uuid. Roots of other programs are by name, too.
-    """
+    """Return the uuids of children that this instance has created, by root and name."""
     found: dict[str, dict[str, list[str]]] = {}
     former = former_roots(state.reservations)
     for uuid, record in state.records.items():
@@ -54,10 +47,7 @@ def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[s
 def replaced(
     desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the known uuids of children that another device has replaced, by the new uuid.
-
-    A child is replaced if the driver reports another uuid for its name.
-    """
+    """Return the former uuids of children that have another uuid now, by that uuid."""
     found = {}
     for wanted in desired:
         uuid = wanted.provider.uuid
@@ -68,7 +58,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return a problem, by new uuid, for each replaced device whose old uuid has reservations."""
+    """Return the problems of replaced devices that were reserved, by new uuid."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

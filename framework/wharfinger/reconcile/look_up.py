@@ -1,7 +1,4 @@
-"""Read the facts that a plan needs besides the desired trees.
-
-If a look-up for a tree fails, that tree is blocked.
-"""
+"""Read the facts that a plan needs besides the desired trees."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
@@ -45,7 +42,7 @@ _Answer = TypeVar("_Answer")
 
 
 class LookUp:
-    """Looks up facts in the database, in Placement and in the driver of one driver instance."""
+    """Looks up facts for the plans of one driver instance."""
 
     def __init__(
         self,
@@ -67,7 +64,9 @@ class LookUp:
         self._policy: Final = policy
         self._usage: Final = usage
         self._lost: Final = LostAllocations(
-            client, store.context, cleans=driver.capabilities.supports("cleans_after_release")
+            client,
+            store.context,
+            cleans_after_release=driver.capabilities.supports("cleans_after_release"),
         )
 
     def with_facts(self, state: CycleState) -> CycleState:
@@ -78,16 +77,15 @@ class LookUp:
             state = self._lost.find(state, self._usage.claimed())
             state = self._undeletable_roots(state)
         state = self._reservations(state)
-        state = self._names(state)
-        return self._removals(state)
+        state = self._name_owners(state)
+        return self._obstacles(state)
 
     def confirm_removals(
         self, state: CycleState, plan: Plan, questions: dict[str, bool | WharfingerError]
     ) -> CycleState:
         """Return the state in which the removals of a plan are confirmed or refused.
 
-        ``questions`` keeps the driver's answers for later attempts of the cycle. Without removals,
-        the result is ``state`` itself.
+        Without removals, the result is ``state`` itself.
         """
         gone = frozenset().union(*(tree.gone for tree in plan.trees))
         if not gone:
@@ -101,9 +99,9 @@ class LookUp:
         return replace(state, kept=kept, other_problems=(*state.other_problems, *problems))
 
     def allocations_of(self, uuids: Iterable[str]) -> Allocations:
-        """Return all allocations of each consumer of these providers, by consumer uuid.
+        """Return all allocations of the consumers of these providers, by consumer uuid.
 
-        They have the form in which drivers edit them. Raises PlacementError.
+        Raises PlacementError.
         """
         wanted = sorted(uuids)
         consumers = {one for uuid in wanted for one in self._client.get_provider_allocations(uuid)}
@@ -128,7 +126,6 @@ class LookUp:
         return replace(state, desired=desired, records=records, superseded=superseded)
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
-        """Return the state with nodes that are new, to take over, or taken over by another host."""
         live = state.live
         # Block the tree to which a provider with a damaged record belongs or moves.
         damaged = self._store.damaged.keys() & state.desired.keys()
@@ -137,17 +134,17 @@ class LookUp:
         there = new.keys() & live.keys()
         free, taken = self._takeovers.find(
             new,
-            marked={uuid for uuid in there if self._our_trait in live[uuid].traits},
+            with_our_trait={uuid for uuid in there if self._our_trait in live[uuid].traits},
             adoptable={
                 uuid
                 for uuid in there
                 if ownership.adopts(state.publisher, live[uuid], state.desired[uuid])
             },
-            named=state.publisher.adopts,
+            named_for_adoption=state.publisher.adopts,
         )
         state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
         names = {uuid: name for name, uuid in state.roots.items()}
-        below, taken = self._takeovers.find_below(self._orphans(state, names), names)
+        below, taken = self._takeovers.find_below(self._unrecorded(state, names), names)
         state = state.block(below | taken.keys(), *taken.values())
         released: frozenset[str] = frozenset()
         if state.is_listing:
@@ -183,8 +180,7 @@ class LookUp:
             and wanted.mode is PublishingMode.OWN
         }
 
-    def _orphans(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
-        """Return providers below overlaid roots with our instance trait but no record, by root."""
+    def _unrecorded(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for uuid, live in state.live.items():
             if (
@@ -205,10 +201,7 @@ class LookUp:
         return roots - state.desired.keys() - state.blocked - state.rows.node_revisions.keys()
 
     def _undeletable_roots(self, state: CycleState) -> CycleState:
-        """Return the state with a problem for each root whose deletion has probably failed.
-
-        nova deletes the children first. If a child has allocations, the child and the root stay.
-        """
+        # nova deletes the children first. If a child has allocations, the child and the root stay.
         deleted: dict[str, dict[str, str]] = {}
         for uuid, record in state.records.items():
             if uuid in state.live or not record.is_own or record.applied is None:
@@ -243,7 +236,6 @@ class LookUp:
         return replace(state, other_problems=(*state.other_problems, *problems))
 
     def _reservations(self, state: CycleState) -> CycleState:
-        """Return the state with the reservations that continue, change their phase or end."""
         problems: list[WharfingerError] = []
         late = self._reservations_without_record(state)
         state = replace(state, reservations={**state.reservations, **late})
@@ -289,7 +281,7 @@ class LookUp:
     def _reservations_without_record(
         self, state: CycleState
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of desired providers without a record: the record may be lost."""
+        # Their records may be lost.
         new = state.desired.keys() - state.records.keys() - state.reservations.keys()
         if state.attempt == 0:  # a reservation makes the write fail, and the next attempt reads it
             new &= state.live.keys()
@@ -317,8 +309,7 @@ class LookUp:
                 )
         return found & state.desired.keys()
 
-    def _names(self, state: CycleState) -> CycleState:
-        """Return the state with the providers that already have the names of planned providers."""
+    def _name_owners(self, state: CycleState) -> CycleState:
         new = {
             wanted.provider.name: wanted.provider.root_uuid
             for uuid, wanted in state.desired.items()
@@ -352,11 +343,7 @@ class LookUp:
             )
         return replace(state, name_owners=found)
 
-    def _removals(self, state: CycleState) -> CycleState:
-        """Find providers with allocations or unknown children; return the state with their uuids.
-
-        Only providers that the cycle may remove, adopt or give another owner are checked.
-        """
+    def _obstacles(self, state: CycleState) -> CycleState:
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
@@ -391,7 +378,6 @@ class LookUp:
         ]
 
     def _adopted_if_in_use(self, state: CycleState) -> list[str]:
-        """Return providers to adopt whose full reservation only an allocation can explain."""
         found: list[str] = []
         if not (state.publisher.adopts_matching or state.publisher.adopts):
             return found

@@ -1,7 +1,6 @@
-"""Lost allocations: another program has deleted all allocations of an instance with a claim.
+"""Find instances whose allocations another program has deleted.
 
-A list of providers does not show the deletion: the generations stay the same (``delete_all`` in
-placement/objects/allocation.py, read in 16.0).
+A list of providers does not show this: a deletion leaves the generations unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -29,21 +28,17 @@ _Allocations = dict[str, dict[str, int]]
 
 
 class LostAllocations:
-    """Finds lost allocations in the full cycles of one driver instance.
+    """Finds lost allocations in the full cycles of one driver instance."""
 
-    ``cleans``: the driver cleans a provider after its release.
-    """
-
-    def __init__(self, client: PlacementClient, context: Context, *, cleans: bool) -> None:
+    def __init__(
+        self, client: PlacementClient, context: Context, *, cleans_after_release: bool
+    ) -> None:
         self._client: Final = client
         self._context: Final = context
-        self._cleans: Final = cleans
+        self._cleans: Final = cleans_after_release
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Return the state with reservations for claimed instances that have lost all allocations.
-
-        It also has the rows of instances whose allocations have changed, and the next phases of
-        earlier reservations.
+        """Return the state with new reservations for lost allocations, and changes of earlier ones.
 
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """
@@ -89,12 +84,9 @@ class LostAllocations:
         return {provider: part["resources"] for provider, part in allocations.items()}
 
     def _idle_rows(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
-        """Return the rows of ``known`` instances that are unchanged and not being moved, by uuid.
-
-        Call this after the allocations are read: a claim, a move or a release changes a row first.
-        """
         if not known:
             return {}
+        # Read after the allocations: a claim, a move or a release changes a row first.
         uuids = sorted(known)
         rows = InstanceList.get_by_filters(self._context, uuid=uuids)
         moves = MigrationList.get_by_filters(self._context, instance_uuid=uuids, status=IN_PROGRESS)
@@ -130,11 +122,6 @@ class LostAllocations:
     def _settled(
         self, state: CycleState, allocations: Mapping[str, _Allocations], unclear: Set[str]
     ) -> dict[str, str | None]:
-        """Return the next phases of earlier reservations for lost allocations, by reservation uuid.
-
-        None: the reservation ends. ``allocations`` are by instance uuid. The reservations for
-        ``unclear`` instances stay.
-        """
         settled: dict[str, str | None] = {}
         unknown: dict[str, list[str]] = {}
         for one in filter(is_lost, chain.from_iterable(state.reservations.values())):
@@ -157,7 +144,7 @@ def lost_by(instance_uuid: str) -> str:
 
 
 def is_lost(one: Reservation) -> bool:
-    """Return whether a reservation is for a lost allocation, and not for the later cleaning."""
+    """Return whether a reservation is for a lost allocation, not the later cleaning."""
     return (
         (consumer := one.known("consumer_uuid")) is not None
         and one.known("holder") == lost_by(consumer)

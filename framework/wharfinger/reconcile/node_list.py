@@ -1,4 +1,4 @@
-"""Nodes of a driver instance in one snapshot of the backend."""
+"""Nodes of a driver instance."""
 
 from collections.abc import Container, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from wharfinger.tracker.reported_node import Node
 
 @dataclass(frozen=True, slots=True)
 class NodeList:
-    """Nodes of a driver in one snapshot of the backend."""
+    """The nodes that a driver lists, with the errors about them."""
 
     nodes: tuple[Node, ...] = ()
     #: Nodes that the driver could not describe, and the errors.
@@ -22,7 +22,7 @@ class NodeList:
 
     @property
     def roots(self) -> dict[str, str]:
-        """The uuids of the nodes by node name; a root in Placement may have another uuid."""
+        """The uuids of the nodes, which may differ from Placement, by node name."""
         return {node.name: node.uuid for node in (*self.nodes, *self.failed)}
 
     @property
@@ -31,7 +31,7 @@ class NodeList:
         return frozenset(self.roots.values())
 
     def only(self, uuids: Set[str]) -> "NodeList":
-        """Return a list with the nodes that have these uuids, and nothing else."""
+        """Return a list of the nodes with these uuids only."""
         return NodeList(
             nodes=tuple(node for node in self.nodes if node.uuid in uuids),
             failed=tuple(node for node in self.failed if node.uuid in uuids),
@@ -42,10 +42,7 @@ class NodeList:
         return frozenset(uuid for name, uuid in self.roots.items() if name in names)
 
     def with_changes(self, later: "NodeList") -> "NodeList":
-        """Return this list with the nodes of a later description.
-
-        They replace nodes with the same uuid or name.
-        """
+        """Return the list after a later description of some nodes."""
         anew = {node.uuid for node in (*later.nodes, *later.failed)} | later.roots.keys()
 
         def others(nodes: Iterable[Node]) -> list[Node]:
@@ -63,7 +60,7 @@ class NodeList:
         return len(self.problems) > len(known)
 
     def with_published_uuids(self, records: Mapping[str, Record]) -> Self:
-        """Return the list, in which a node has the uuid of the recorded root with its name."""
+        """Return the list with the recorded uuids of the nodes' roots."""
         known = {
             root.name: uuid
             for uuid, record in records.items()

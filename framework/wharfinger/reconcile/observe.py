@@ -1,4 +1,4 @@
-"""Observe: read the trees of a driver instance from Placement and the database."""
+"""Read the trees of a driver instance from Placement and the database."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
@@ -18,7 +18,7 @@ from wharfinger.reconcile.reservation_phases import stored_figures
 
 
 class Observer:
-    """Reads the trees of one driver instance from Placement and the database, for its cycles.
+    """Reads the trees of one driver instance, for its cycles.
 
     Methods raise PlacementError, ObjectError and StateError.
     """
@@ -28,7 +28,7 @@ class Observer:
         self._store: Final = store
 
     def listing(self, state: CycleState) -> CycleState:
-        """Return the state of a full cycle, with the providers of all trees from Placement."""
+        """Return the state with all trees, as read from Placement."""
         named = self._store.contested | state.publisher.adopts
         reading = self._reader.read(state.every_node.roots, state.records, named=named)
         return self._with_reading(replace(state, is_listing=True), reading)
@@ -36,11 +36,7 @@ class Observer:
     def changes(
         self, state: CycleState, names: Set[str], failed: Set[str], *, all_trees: bool
     ) -> CycleState:
-        """Read Placement; return the state, limited to the trees that have to be planned.
-
-        These are changed trees, the trees of nodes with these ``names``, and trees with ``failed``
-        roots. With ``all_trees``, these are all trees.
-        """
+        """Read Placement; limit the state to the trees that have to be planned."""
         every = state.every_node
         changed = every.uuids_of(names)
         # The list by our instance trait lacks the roots of other owners. Only full cycles read
@@ -54,10 +50,7 @@ class Observer:
         return self.within(state, frozenset(scope))
 
     def remembered(self, state: CycleState, names: Set[str]) -> CycleState | None:
-        """Return the state of the nodes with these names, with the providers in our records.
-
-        Return None if Placement has to be read.
-        """
+        """Return the state from our records; None if Placement has to be read."""
         roots = state.every_node.uuids_of(names)
         live = {uuid: record.live for uuid, record in state.records.items() if record.live}
         if not live.keys() >= roots or any(
@@ -79,10 +72,7 @@ class Observer:
         return self.within(state, roots)
 
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
-        """Return a state whose plan only adds COMPUTE_STATUS_DISABLED to the roots in ``due``.
-
-        ``due`` has the records of these roots, by uuid.
-        """
+        """Return a state whose plan adds COMPUTE_STATUS_DISABLED to these roots."""
         roots = {record.applied.name: uuid for uuid, record in due.items() if record.applied}
         live = self._reader.read(roots, due).live
         return replace(
@@ -95,7 +85,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Return the state, limited to trees with these roots unless trees share providers."""
+        """Limit the state to trees with these roots, unless trees share providers."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
@@ -115,7 +105,6 @@ class Observer:
     def _late_reservations(
         self, state: CycleState, live: Mapping[str, Provider]
     ) -> Mapping[str, tuple[Reservation, ...]]:
-        """Read the reservations of our providers that are fully reserved for no known reason."""
         wanted = sorted(
             uuid
             for uuid, provider in live.items()
@@ -130,10 +119,7 @@ class Observer:
 
 
 def changed_trees(state: CycleState) -> set[str]:
-    """Return the roots of trees that differ from our records, or that a cycle has to complete.
-
-    Blocked trees are included.
-    """
+    """Return the roots of changed, unfinished and blocked trees."""
     live = state.live
     found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
     for uuid, provider in live.items():
@@ -154,7 +140,6 @@ def _reservation_changes(state: CycleState, uuid: str, live: Provider, record: R
 
 
 def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
-    """Return the records; add the ``reserved`` figures to restore that only reservations have."""
     completed: dict[str, Record] = {}
     for uuid in state.reservations.keys() & state.live.keys():
         record, spare = state.record(uuid), stored_figures(state.reservations[uuid])
@@ -164,7 +149,7 @@ def _with_spare_figures(state: CycleState) -> Mapping[str, Record]:
 
 
 def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...]]:
-    """Return reservations by provider uuid, without rows that cannot be read."""
+    """Return reservations by provider uuid."""
     found: dict[str, tuple[Reservation, ...]] = {}
     for one in rows:
         if "provider_uuid" in one:
@@ -173,7 +158,7 @@ def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...
 
 
 def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
-    """Return the migrations in progress of each node of the host, by node name."""
+    """Return the migrations of the host's nodes, by node name."""
     found: dict[str, list[Migration]] = {}
     for one in rows.migrations:
         nodes = {
@@ -187,10 +172,7 @@ def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
 
 
 def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
-    """Return the function that a job has last loaded into each device.
-
-    The keys are the uuids of all providers of the device.
-    """
+    """Return the functions that jobs have loaded into devices, by provider uuid."""
     held: dict[str, HeldFunction] = {}
     known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):
@@ -202,6 +184,5 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
 
 
 def _has_to_be_read(record: Record) -> bool:
-    """Return whether a provider has to be read: it was just created or reshaped, or is missing."""
     live = record.live
     return record.is_ours if live is None else live.generation is None

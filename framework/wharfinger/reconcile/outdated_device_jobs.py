@@ -1,4 +1,4 @@
-"""Update or delete finished device jobs that are out of date."""
+"""Update or delete outdated device jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -11,13 +11,10 @@ from wharfinger.objects import Context, DeviceJob, DeviceJobList, ProviderRecord
 _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 
 
-def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None:
-    """Note in jobs that another program has replaced the function that they loaded.
-
-    ``superseded`` has the revision of the job of each device, by provider uuid.
-    """
-    for one in _finished(context, superseded):
-        known = {superseded[uuid] for uuid in one.scope if uuid in superseded}
+def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> None:
+    """Note in jobs that another program has replaced their function."""
+    for one in _finished(context, job_revisions):
+        known = {job_revisions[uuid] for uuid in one.scope if uuid in job_revisions}
         if one.held_trait is not None and one.revision in known:
             one.stale_traits = sorted({*one.stale_traits, one.held_trait})
             one.held_trait = None
@@ -26,10 +23,7 @@ def supersede_functions(context: Context, superseded: Mapping[str, int]) -> None
 
 
 def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
-    """Delete the finished jobs of a driver instance for devices that no longer exist.
-
-    ``uuids`` are the providers of such devices.
-    """
+    """Delete the finished jobs of a driver instance for devices that are gone."""
     found = [
         one
         for one in _finished(context, uuids)

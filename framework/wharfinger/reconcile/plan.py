@@ -1,4 +1,4 @@
-"""Turn the state of a cycle into the plans of its trees, by pure functions."""
+"""Plan a cycle from its state, by pure functions."""
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
@@ -37,7 +37,7 @@ def plan_cycle(state: CycleState) -> Plan:
         )
 
     planned = plan_trees(
-        _with_doubts(state),
+        _with_reasons_to_keep(state),
         state.desired.values(),
         state.live,
         state.records,
@@ -65,8 +65,7 @@ def plan_cycle(state: CycleState) -> Plan:
     )
 
 
-def _with_doubts(state: CycleState) -> CycleState:
-    """Return the state with the reasons why absent providers may not be gone."""
+def _with_reasons_to_keep(state: CycleState) -> CycleState:
     detached = {
         uuid: f"kept: {holder}. If its node does not come back, end the reservation of that "
         f"holder: `wharfinger provider release {uuid} --holder {shlex.quote(holder)}`"
@@ -81,7 +80,7 @@ def _with_doubts(state: CycleState) -> CycleState:
 
 
 def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
-    """Return the plans of blocked trees: full reservations and COMPUTE_STATUS_DISABLED only."""
+    """Plan only full reservations and COMPUTE_STATUS_DISABLED."""
     disabled = bool(state.rows.service_disabled)
     roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots
     due = {
@@ -126,10 +125,6 @@ def _records_of_blocked(state: CycleState) -> Mapping[str, Mapping[str, Record |
 
 
 def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
-    """Return the plan with a write of a provider's inventories, even if they do not change.
-
-    The write raises the generation. So Placement refuses a concurrent reservation.
-    """
     if any(
         isinstance(step, SetInventories | Reshape) and uuid in step.touched for step in tree.steps
     ):
@@ -137,6 +132,7 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
     live, record = state.live.get(uuid), state.record(uuid)
     if live is None or not record.is_ours or not live.inventories:
         return tree
+    # The write raises the generation, so that Placement refuses a concurrent reservation.
     same = SetInventories(**step_target(live), before=live.inventories, after=live.inventories)
     return replace(
         tree,
@@ -149,7 +145,6 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 def _foreign_elsewhere(
     state: CycleState, planned: Collection[str]
 ) -> Iterator[tuple[str, ForeignReservation]]:
-    """Yield (root uuid, full reservation of another program) outside the planned trees."""
     if state.scope is None or not state.is_read:
         return
     for uuid, provider in state.live.items():

@@ -12,7 +12,7 @@ from wharfinger.tracker.reported_node import Node
 
 
 def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite]:
-    """Return the trees to write, each with the database rows to store with it."""
+    """Return the trees to write, each with its database rows."""
     trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
     phases = phases_by_tree(state, plan.trees)
     root_of = _root_finder(state, plan.trees)
@@ -104,7 +104,7 @@ def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
 
 
 def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
-    """Return the reservations that change or end when a tree is written, by root uuid."""
+    """Return the reservations that change or end with each tree, by root uuid."""
     plans = {tree.root_uuid: tree for tree in trees}
     root_of = _root_finder(state, plans.values())
     found: dict[str, Phases] = {}

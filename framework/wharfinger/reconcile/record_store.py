@@ -1,4 +1,4 @@
-"""Read the provider records of one driver instance; save them with nodes and reservations."""
+"""Read and save the provider records of one driver instance."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -27,7 +27,7 @@ from wharfinger.providers.provider_record import (
 
 
 class RecordStore:
-    """Records of one driver instance on one host, by provider uuid."""
+    """Provider records of one driver instance on one host."""
 
     def __init__(
         self, context: Context, host: str, instance: str, rows: Iterable[ProviderRecord] = ()
@@ -47,7 +47,7 @@ class RecordStore:
 
     @property
     def revisions(self) -> dict[str, int]:
-        """The revisions of the rows that have been read, by provider uuid."""
+        """The revisions of the rows, by provider uuid."""
         return {uuid: one for uuid, one in self._revisions.items() if one is not None}
 
     def get(self, uuid: str) -> Record:
@@ -55,10 +55,7 @@ class RecordStore:
         return self.records.get(uuid, NO_RECORD)
 
     def update(self, rows: HostState) -> frozenset[str]:
-        """Take the records that other processes have written or deleted since the last read.
-
-        Return the uuids of the providers whose damaged records have been repaired or deleted.
-        """
+        """Update the records; return the providers whose damaged records are repaired or gone."""
         before = frozenset(self.damaged)
         self.damaged.clear()
         read = self._take(rows.records)
@@ -81,9 +78,7 @@ class RecordStore:
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        ``known_reservations`` maps each provider uuid to {reservation uuid: revision}. RecordBatch
-        explains the other parameters. Raises ConcurrentSave if another process has changed one of
-        the rows. Also raises ObjectError and StateError.
+        RecordBatch explains the parameters. Raises ConcurrentSave, ObjectError and StateError.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record
@@ -169,7 +164,7 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
 
 
 def to_record(row: ProviderRecord) -> Record:
-    """Return the record in a row; raise FieldUnset or ValueError if it is damaged."""
+    """Return the record in a row. Raises FieldUnset and ValueError."""
     since = row.known("reserved_since") or {}  # an old release does not delete ended reasons
     return Record(
         applied=_provider(row.applied),
@@ -201,12 +196,9 @@ def _provider(document: str | None) -> Provider | None:
 
 
 def _absence(row: ProviderRecord) -> Absence | None:
-    """Return since when the provider of a row is absent; None if it is present.
-
-    The result has no uptime if an old release wrote the row last.
-    """
     if row.absent_since is None:
         return None
+    # An old release does not write ``absence``.
     document = row.known("absence")
     counted = None if document is None else decode_absence(document)
     return counted if counted and counted.since == row.absent_since else Absence(row.absent_since)

@@ -1,6 +1,6 @@
-"""Phases of stored reservations: releasing, released, cleaning, ended.
+"""Phases of reservations: releasing, released, cleaning, ended.
 
-A provider that a consumer has released, and that its driver cleans, is reserved until it is clean.
+A released provider that its driver cleans stays reserved until it is clean.
 """
 
 from collections import ChainMap
@@ -16,10 +16,7 @@ Phases = tuple[tuple[Reservation, str | None], ...]
 
 
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
-    """Return the ``reserved`` figures to restore from a provider's reservations, by resource class.
-
-    Earlier rows take precedence.
-    """
+    """Return the ``reserved`` figures to restore that these rows have, by resource class."""
     return dict(ChainMap(*(one.own_reserved for one in rows if "own_reserved" in one)))
 
 
@@ -30,10 +27,9 @@ def next_phases(
     is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the uuids of providers that stay reserved, and the new phases of reservations.
+    """Return the providers that stay reserved, and the new phases of reservations.
 
-    Phase None ends a reservation. ``settled`` has new phases that are known already, by reservation
-    uuid. ``is_clean(uuid, since)`` asks the driver, ``is_released(uuid, consumer)`` Placement.
+    Phase None ends a reservation.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
@@ -63,7 +59,7 @@ def next_phases(
 
 
 def released_since(state: CycleState) -> frozenset[str]:
-    """Return the providers whose release or cleaning has begun a new phase since the snapshot."""
+    """Return the providers whose release or cleaning has progressed since the snapshot."""
     return frozenset(
         uuid
         for uuid, its in state.reservations.items()

@@ -1,7 +1,6 @@
-"""Reserve and release providers for operators, jobs, released or lost allocations, detachment.
+"""Reserve and release providers.
 
-A reservation is stored before the provider is fully reserved in Placement, and deleted after the
-``reserved`` figures are restored. After a crash, the next cycle completes the work.
+Reservations are stored before the writes to Placement, and deleted after them.
 """
 
 from collections import Counter, defaultdict
@@ -60,7 +59,7 @@ _R = TypeVar("_R")
 def retry_on(
     *errors: type[WharfingerError], attempts: int = 5, wait: wait_base = _WAIT
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that retries on these errors; ``attempts`` limits the number of calls."""
+    """Return a decorator that retries a function on these errors."""
     return retry(
         retry=retry_if_exception_type(errors),
         stop=stop_after_attempt(attempts),
@@ -70,10 +69,9 @@ def retry_on(
 
 
 class Reservations:
-    """Begins and ends stored reservations of providers that driver instances publish.
+    """Reserves and releases providers that driver instances publish.
 
-    Methods raise PlacementError, ObjectError and StateError. Methods that reserve raise
-    ReservationRefused for a provider that no driver instance publishes.
+    Methods raise PlacementError, ObjectError, StateError and ReservationRefused.
     """
 
     def __init__(
@@ -97,9 +95,7 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        ``uuid`` is for the reservation, ``expected_end`` for display. If the write to Placement
-        fails, the reservation remains stored, and the next cycle reserves the provider. Raises
-        ObjectExists if the holder already has a reservation of the provider.
+        After an error, the reservation may be stored. Raises ObjectExists.
         """
         new = Reservation(
             self._context,
@@ -110,31 +106,27 @@ class Reservations:
             expected_end=expected_end,
         )
         try:
-            self._fill(provider, new)
+            self._reserve_fully(provider, new)
         except ObjectExists:
-            self._fill(provider)  # a crash may have prevented the write
+            self._reserve_fully(provider)  # a crash may have prevented the write
             raise
         return new
 
-    def keep_reserved(self, uuid: str, provider_uuid: str) -> None:
-        """Fully reserve a provider again if another program has changed its ``reserved`` figures.
-
-        ``uuid`` is the reservation. If the reservation has ended, nothing is written.
-        """
+    def keep_reserved(self, reservation_uuid: str, provider_uuid: str) -> None:
+        """Fully reserve a provider again, unless the reservation has ended."""
         live = self._client.get_inventories(provider_uuid).inventories.values()
-        if not all(one.is_fully_reserved for one in live) and self.is_stored(uuid):
+        if not all(one.is_fully_reserved for one in live) and self.is_stored(reservation_uuid):
             for provider in self._client.list_providers(uuid=provider_uuid):
-                self._fill(provider)
+                self._reserve_fully(provider)
 
     def is_stored(self, uuid: str) -> bool:
         """Return whether a reservation with this uuid is stored."""
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation of a provider.
+        """End a holder's reservation; return why the provider is still reserved.
 
-        Return the reasons why the provider is still reserved, as texts; empty if it is free. Raises
-        ObjectNotFound if the holder has not reserved the provider.
+        Raises ObjectNotFound.
         """
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             return self._end(held.uuid, provider)
@@ -142,11 +134,9 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
-        """End another program's full reservation of a provider that a driver instance publishes.
+        """End another program's full reservation; return why the provider is still reserved.
 
-        Return the reasons why the provider is still reserved, as texts; empty if it is free. Raises
-        ReservationRefused if there is no such reservation, or if no driver instance publishes the
-        reserved resource classes.
+        Raises ReservationRefused.
         """
         stored = self._read(provider)
         live, record, left = stored.live.inventories, stored.own_record, stored.reasons()
@@ -171,10 +161,9 @@ class Reservations:
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
-        """End the reservation with this uuid.
+        """End this reservation; return why the provider is still reserved.
 
-        Return the reasons why the provider is still reserved, as texts; empty if it is free or
-        gone. Raises ObjectNotFound if the reservation has already ended.
+        Raises ObjectNotFound.
         """
         for held in self._held(uuid=uuid):
             for provider in self._client.list_providers(uuid=held.provider_uuid):
@@ -184,10 +173,9 @@ class Reservations:
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
 
     def detach(self, provider: ProviderSummary) -> FormerRoot:
-        """Turn a child provider into a root, fully reserved, until its node has a new root.
+        """Turn a child into a reserved root until its node has a new root.
 
-        Return the former root. Raises DetachmentRefused if no driver instance has created the
-        provider as a child of a root. Raises MicroversionUnsupported.
+        Return the former root. Raises DetachmentRefused and MicroversionUnsupported.
         """
         self._client.require(Feature.REPARENT, f"detaching provider {provider.name}")
         former = self._root_of(provider)
@@ -199,20 +187,16 @@ class Reservations:
     # Releases of consumers.
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
-        """Reserve those of the ``providers`` (uuids) that their drivers clean after a release.
+        """Reserve those providers that their drivers clean after a release.
 
-        Call this before the allocations are deleted. Then call ``after_release``, or
-        ``cancel_release`` if the allocations stay.
+        Call ``after_release`` or ``cancel_release`` afterwards.
         """
-        for provider in self._cleaned(providers):
+        for provider in self._cleaned_after_release(providers):
             self._reserve_for_cleaning(provider, consumer_uuid)
 
     @retry_on(*_CONFLICTS)
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
-        """Note in the reservations of ``before_release`` that the allocations are deleted.
-
-        Return these reservations.
-        """
+        """Note that a consumer's allocations are deleted; return the reservations for cleaning."""
         held = self._held(holder=_release_of(consumer_uuid))
         for one in held:
             if one.phase == "releasing":
@@ -246,11 +230,9 @@ class Reservations:
         amounts: Mapping[str, int],
         allocations: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Allocate ``amounts`` of a fully reserved provider to a consumer.
+        """Allocate amounts of a fully reserved provider to a consumer.
 
-        ``allocations`` are all allocations of the consumer, in the format of POST /reshaper. Then
-        call ``keep_reserved`` to reserve the provider fully again. Raises ReservationRefused if no
-        driver instance publishes the provider, or if it lacks the capacity.
+        Call ``keep_reserved`` afterwards. Raises ReservationRefused.
         """
         stored = self._read(provider)
         if not stored.is_published:
@@ -292,9 +274,9 @@ class Reservations:
     def set_function_trait(
         self, provider: ProviderSummary, trait: str | None, owners: frozenset[str]
     ) -> None:
-        """Replace the function traits of a device's provider by one trait, or by none.
+        """Replace the function traits of a provider by one trait, or by none.
 
-        Raises ReservationRefused if the provider does not have exactly the owner traits ``owners``.
+        Raises ReservationRefused if the provider has other owners.
         """
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)
@@ -319,22 +301,14 @@ class Reservations:
         self._apply(stored, record, step)
 
     def is_published(self, provider: ProviderSummary) -> bool:
-        """Return whether a driver instance publishes a provider.
-
-        Raises NotFound.
-        """
+        """Return whether a driver instance publishes a provider. Raises NotFound."""
         traits = self._client.get_traits(provider.uuid)
         return StoredProvider.read(self._context, provider, traits).is_published
 
     # One provider.
 
     @retry_on(*_CONFLICTS)
-    def _fill(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
-        """Store ``new``, and write the full reservation of the provider.
-
-        The write raises the generation, even if nothing changes. So a concurrent release of the
-        provider fails, and reads again.
-        """
+    def _reserve_fully(self, provider: ProviderSummary, new: Reservation | None = None) -> None:
         stored = self._read(provider)
         figures = stored.own_figures
         # After a conflict, ``new`` may be stored already.
@@ -347,6 +321,7 @@ class Reservations:
         outdated = [one for one in stored.reservations if one.own_reserved != figures]
         for one in outdated:
             one.own_reserved = figures
+        # Write even if nothing changes: a concurrent release has to read again.
         step = stored.set_inventories(full_reservation.reserve_fully(stored.live.inventories))
         self._apply(stored, stored.record_with(figures), step, new=added, changed=outdated)
 
@@ -385,7 +360,6 @@ class Reservations:
         changed: Sequence[Reservation] = (),
         ended: Sequence[Reservation] = (),
     ) -> None:
-        """Apply steps to one provider, and store the record and the reservations; raise errors."""
         live, uuid, root_uuid = stored.live, stored.live.uuid, stored.live.root_uuid
         tree = TreeWrite(
             TreePlan(
@@ -457,8 +431,7 @@ class Reservations:
         inventories = self._client.get_inventories(provider.uuid)
         return StoredProvider.read(self._context, provider, traits, inventories)
 
-    def _cleaned(self, uuids: Iterable[str]) -> list[ProviderSummary]:
-        """Return the providers with these uuids that their drivers clean after a release."""
+    def _cleaned_after_release(self, uuids: Iterable[str]) -> list[ProviderSummary]:
         summaries = [one for uuid in uuids for one in self._client.list_providers(uuid=uuid)]
         roots = {one.root_provider_uuid for one in summaries}
         if not roots:
@@ -480,16 +453,12 @@ class Reservations:
             one
             for one in summaries
             if (instance := instances.get(one.root_provider_uuid)) is not None
-            and self._is_published_by(instance, one, publishers)
+            and self._has_publisher_of_root(instance, one, publishers)
         ]
 
-    def _is_published_by(
+    def _has_publisher_of_root(
         self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
     ) -> bool:
-        """Return whether the publisher of a provider's root also publishes the provider.
-
-        ``instance`` is in the row of the root, ``publishers`` are in records, by provider uuid.
-        """
         of_root = publishers[provider.root_provider_uuid]
         if not of_root:  # the records are lost
             our_trait = ownership.instance_trait(instance)
@@ -499,7 +468,6 @@ class Reservations:
 
     @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:
-        """Reserve a provider while a consumer releases it, and until it is cleaned."""
         holder = _release_of(consumer_uuid)
         for held in self._held(provider_uuid=provider.uuid, holder=holder):
             if held.phase != "releasing":
@@ -508,7 +476,7 @@ class Reservations:
                     return  # another process has deleted the allocation meanwhile
                 held.phase, held.since = "releasing", now()
                 held.save()
-            self._fill(provider)
+            self._reserve_fully(provider)
             if not self.is_stored(held.uuid):
                 raise ObjectNotFound(kind=Reservation.obj_name(), key=held.uuid)
             return
@@ -520,16 +488,12 @@ class Reservations:
             consumer_uuid=consumer_uuid,
             phase="releasing",
         )
-        self._fill(provider, new)
+        self._reserve_fully(provider, new)
 
 
 def _check_reservable(
     provider: ProviderSummary, stored: StoredProvider, *, is_cleaned: bool
 ) -> None:
-    """Raise ReservationRefused for a root of nova, or for a provider that is not published.
-
-    With ``is_cleaned``, a root of nova and a provider without our record are accepted.
-    """
     if not (stored.is_published if stored.record.is_ours else is_cleaned):
         others = ownership.owners(stored.traits) - ownership.owners(stored.record.claimed_traits)
         raise _refused(

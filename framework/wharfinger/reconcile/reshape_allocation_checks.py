@@ -1,4 +1,4 @@
-"""Checks of the allocations that a driver has edited in a reshape."""
+"""Check the allocations that a driver has edited in a reshape."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -14,11 +14,7 @@ _Parts = Mapping[str, Mapping[str, Any]]
 def edited(
     driver: str, node: str, before: Allocations, after: Any, *, within: Collection[str]
 ) -> Allocations:
-    """Check the allocations that a driver has edited; return them in the form of POST /reshaper.
-
-    The driver may only move amounts between the providers of its tree (``within``). Each consumer
-    keeps its total of each resource class. Raises InvalidTree.
-    """
+    """Check edited allocations; return them in the form of POST /reshaper. Raises InvalidTree."""
 
     def invalid(what: str, given: object, problem: str) -> InvalidTree:
         problem = f"the driver changed {what} to {shown(given)}. They {problem}"

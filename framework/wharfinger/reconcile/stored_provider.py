@@ -1,4 +1,4 @@
-"""Reads one provider's records and reservations from the database, to reserve or release it."""
+"""Read the records and reservations of one provider."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,18 +23,15 @@ _NO_PUBLISHER: Final = ("none", "none")
 
 @dataclass(frozen=True, slots=True)
 class StoredProvider:
-    """A provider as it is in Placement, with its records and reservations in the database."""
+    """A provider in Placement, with its records and reservations in the database."""
 
     #: The traits in Placement, which may belong to an older generation than ``live``.
     traits: frozenset[str]
-    #: The provider, with the inventories (or else the traits) that were just read from Placement.
-    #: The rest comes from our record. If that has another generation, the rest is unknown, except
-    #: for ``traits``.
+    #: The provider as just read, completed from our record if that has the same generation.
     live: Provider
     #: A store with the record of the driver instance that publishes the provider.
     store: RecordStore
-    #: A merge of all records of the provider, with the reservation reasons of all. Own figures on
-    #: which the records disagree come from ``reservations``.
+    #: One record of the provider, merged from all its records and ``reservations``.
     record: Record
     reservations: tuple[Reservation, ...]
     #: A message if own figures remain unknown, else empty.
@@ -48,10 +45,7 @@ class StoredProvider:
         traits: Traits,
         inventories: Inventories | None = None,
     ) -> Self:
-        """Read the database rows of a provider that was just read from Placement.
-
-        Without ``inventories``, use the recorded ones if they have the present generation.
-        """
+        """Read the database rows of a provider that was read from Placement."""
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
         current = _current(
@@ -94,7 +88,7 @@ class StoredProvider:
 
     @property
     def own_record(self) -> Record:
-        """The stored record of the driver instance that publishes the provider, or an empty one."""
+        """Our stored record of the provider, or an empty one."""
         return self.store.get(self.live.uuid)
 
     @property
@@ -109,7 +103,7 @@ class StoredProvider:
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
-        """Return the publisher's record; add these ``reserved`` figures to restore."""
+        """Return our record with these ``reserved`` figures to restore."""
         own = self.own_record
         return replace(own, own_reserved={**own.own_reserved, **figures})
 
@@ -118,14 +112,14 @@ class StoredProvider:
         return SetInventories(**step_target(self.live), before=self.live.inventories, after=after)
 
     def reasons(self, *, without: str = "") -> tuple[str, ...]:
-        """Return the reasons of the driver, and of reservations but uuid ``without``, as texts."""
+        """Return the reasons of the driver and of reservations, as texts."""
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)
 
 
 def readable_record(row: ProviderRecord) -> Record:
-    """Return the record of a row. Raises InvalidObject if the row is damaged."""
+    """Return the record in a row. Raises InvalidObject."""
     try:
         return to_record(row)
     except ValueError as error:
@@ -139,7 +133,6 @@ def readable_record(row: ProviderRecord) -> Record:
 def _current(
     records: Mapping[tuple[str, str], Record], in_node_rows: set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Record]:
-    """Return the records by host and instance, without those that a takeover has made outdated."""
     ours = {key for key, record in records.items() if record.is_ours}
     hosts = {host for host, _instance in in_node_rows}
     # Another instance on the host may publish a child of the root, or overlay it.

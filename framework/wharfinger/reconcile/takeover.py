@@ -1,8 +1,4 @@
-"""Take over nodes that the host or driver instance in their database row no longer keeps.
-
-A root of another program has no such row. Below it, this driver instance takes over its records
-from another host.
-"""
+"""Take over nodes from other hosts and driver instances."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from datetime import timedelta
@@ -38,8 +34,7 @@ _Item = TypeVar("_Item")
 class Takeovers:
     """Takes nodes over for one driver instance on one host.
 
-    The driver instance of the same name on another host keeps the nodes that it lists, until the
-    service of that host has not reported for ``down_time``.
+    A host that has not reported for ``down_time`` is down.
     """
 
     def __init__(self, store: RecordStore, down_time: timedelta) -> None:
@@ -53,29 +48,22 @@ class Takeovers:
         self,
         uuids: Iterable[str],
         *,
-        marked: Container[str],
+        with_our_trait: Container[str],
         adoptable: Container[str],
-        named: Container[str],
+        named_for_adoption: Container[str],
     ) -> tuple[list[ComputeNode], dict[str, NodeTaken]]:
-        """Find the rows of other publishers for nodes that this instance wants to publish.
-
-        Return the rows that this instance can take over, and errors for the others, by uuid.
-
-        ``marked`` are nodes whose roots have the trait of this instance. ``adoptable`` are nodes
-        whose roots the instance may adopt. ``named`` are nodes that the operator has named for
-        adoption.
-        """
+        """Return nodes that can be taken over, and by uuid errors for nodes that cannot."""
         others = list(self._others(uuids))
         if not others:
             return [], {}
         absent = self._absent(others)
-        claimed = self._claimed(others, named)
+        claimed = self._used_by_others(others, named_for_adoption)
         up = self._hosts_up(others)
 
         def is_free(row: ComputeNode) -> bool:
             if row.driver_instance == self._instance:
                 return row.uuid in absent or row.host not in up
-            return row.uuid in marked or (row.uuid in adoptable and row.uuid not in claimed)
+            return row.uuid in with_our_trait or (row.uuid in adoptable and row.uuid not in claimed)
 
         free = [row for row in others if is_free(row)]
         held = {row.uuid: row for row in others if not is_free(row)}
@@ -89,12 +77,7 @@ class Takeovers:
     def find_below(
         self, orphans: Mapping[str, Set[str]], root_names: Mapping[str, str]
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
-        """Find overlaid roots whose children this driver instance published on another host.
-
-        Return the roots whose records this host can take over, and errors for the others, by uuid.
-
-        ``orphans`` are providers with our instance trait and no record on this host, by root uuid.
-        """
+        """Return overlaid roots below which records can be taken over, and errors by root uuid."""
         root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
         records = [one for one in self._records(root_of) if one.host != self._host]
         if not records:
@@ -118,10 +101,7 @@ class Takeovers:
         overlaid_roots: Iterable[str],
         live: Mapping[str, Provider],
     ) -> dict[str, WharfingerError]:
-        """Take over nodes, and our records below overlaid roots; return errors by uuid.
-
-        An error means that another process has changed the node or the records.
-        """
+        """Take over nodes, and our records below overlaid roots; return errors by uuid."""
         return {
             **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
             **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),
@@ -130,7 +110,7 @@ class Takeovers:
     def take_below(self, roots: Collection[str]) -> None:
         """Move the records in these overlaid trees to this host, in one transaction.
 
-        Raises ConcurrentSave if another process was faster, or if the former host is up again.
+        Raises ConcurrentSave.
         """
         formerly = {one.host for one in self._records(roots)} - {self._host}
         records = [one for host in sorted(formerly) for one in self._trees_of(host, roots)]
@@ -148,7 +128,7 @@ class Takeovers:
         )
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return the uuids of those nodes that another host or instance publishes now."""
+        """Return the nodes that another host or driver instance publishes now."""
         return frozenset(
             row.uuid
             for row in self._others(uuids)
@@ -156,12 +136,7 @@ class Takeovers:
         )
 
     def take(self, rows: Collection[ComputeNode], live: Mapping[str, Provider]) -> None:
-        """Move nodes to this driver instance, in one transaction.
-
-        The rows of instances and migrations on the nodes move, too, and the provider records of a
-        driver instance of the same name. ``live`` has the providers in Placement. Raises
-        ConcurrentSave if another process was faster, or if the former host is up again.
-        """
+        """Move nodes to this driver instance, in one transaction. Raises ConcurrentSave."""
         former = {row.uuid: (row.host, row.driver_instance) for row in rows}
         namesakes = [row for row in rows if row.driver_instance == self._instance]
         absent = self._absent(namesakes)
@@ -244,11 +219,7 @@ class Takeovers:
             ):
                 yield row
 
-    def _claimed(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
-        """Return the uuids of roots that other driver instances publish, or are about to create.
-
-        Published roots in ``named`` do not count: the operator has named them for adoption.
-        """
+    def _used_by_others(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
         records = ProviderRecordList.get_by_filters(
             self._context, provider_uuid=sorted({row.uuid for row in rows})
         )
@@ -311,5 +282,5 @@ def _is_absent(record: ProviderRecord) -> bool:
 
 
 def _has(record: ProviderRecord, field: str) -> bool:
-    """Return whether a field of a record is not None; a value that cannot be read counts."""
+    # A value that cannot be read counts.
     return field not in record or getattr(record, field) is not None

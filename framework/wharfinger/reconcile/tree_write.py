@@ -1,4 +1,4 @@
-"""The write of a tree: its plan, the database rows to write with it, and its progress.
+"""The write of a tree: its plan, its database rows, and its progress.
 
 An intent is a record that is stored before the first request.
 """
@@ -18,7 +18,7 @@ from wharfinger.reconcile.record_store import RecordStore
 
 @dataclass(slots=True)
 class TreeWrite:
-    """A tree's plan, the database rows to write with it, and its progress."""
+    """A tree to write, with its database rows and its progress."""
 
     plan: TreePlan
 
@@ -85,16 +85,13 @@ class TreeWrite:
         return not isinstance(step, SetInventories) or self.kept.isdisjoint(step.grown)
 
     def refuse(self, step: Step, error: WharfingerError) -> None:
-        """Note that the step's providers stay as they are, since they are in use."""
+        """Note that a step cannot be done, since its providers are in use."""
         self.refused.update(dict.fromkeys(step.touched, error))
         if isinstance(step, SetInventories):
             self.kept |= step.shrunk
 
     def generation(self, step: Step) -> int:
-        """Return the generation to send with a write of the step's provider.
-
-        Raises ValueError if the generation is unknown.
-        """
+        """Return the generation to send with a step. Raises ValueError if it is unknown."""
         provider = self.now.get(step.uuid)
         known = provider.generation if provider else None
         generation = self.raised.get(step.uuid) if provider and known is None else known
@@ -103,7 +100,7 @@ class TreeWrite:
         return generation
 
     def after(self, step: Step, generation: int | None) -> Provider | None:
-        """Return the provider as the step leaves it, with this generation; None if it is gone."""
+        """Return the provider after the step, with this generation; None if it is gone."""
         provider = step.result(self.now.get(step.uuid))
         return provider and replace(provider, generation=generation)
 
@@ -114,7 +111,7 @@ class TreeWrite:
         self.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """After a conflict, leave the rows to another attempt; store records if steps were sent."""
+        """After a conflict, leave node and reservation rows to another attempt."""
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)
@@ -163,7 +160,6 @@ def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]
 
 
 def _released_figures(step: SetInventories) -> dict[str, int]:
-    """Return the new ``reserved`` of the classes whose full reservation the step ends."""
     return {
         name: inventory.reserved
         for name, inventory in step.after.items()
@@ -174,7 +170,6 @@ def _released_figures(step: SetInventories) -> dict[str, int]:
 
 
 def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
-    """Return the providers as the tree's reshape will leave them, by uuid, without generations."""
     left: dict[str, Provider] = {}
     now = dict(tree.now)
     for step in tree.plan.steps:
@@ -189,10 +184,7 @@ def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
 
 
 def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
-    """Return ``intent`` with the provider as a reshape leaves it (``left``).
-
-    A ``reserved`` figure that a later step replaces must not count as a figure to restore.
-    """
+    # A figure that a later step replaces must not count as a figure to restore.
     wanted = planned.live.inventories if planned.live else {}
     temporary = {
         name: wanted[name].reserved
@@ -227,7 +219,7 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 
 def row_uuids(tree: TreeWrite) -> set[str]:
-    """Return the uuids of all provider, node and reservation rows that a tree writes or needs."""
+    """Return the uuids of all rows that a tree writes or needs."""
     rows = (*tree.new_nodes, *tree.changed_nodes)
     held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
     return {

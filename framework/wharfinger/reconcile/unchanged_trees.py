@@ -1,4 +1,4 @@
-"""Trees that the last full cycle left unchanged: full cycles skip them until they change."""
+"""Find trees that full cycles can skip, since they are unchanged."""
 
 from collections.abc import Iterable
 
@@ -9,13 +9,13 @@ from wharfinger.reconcile.observe import changed_trees
 
 
 class UnchangedTrees:
-    """Keeps the desired providers of each unchanged tree, to save computing time."""
+    """Remembers the trees that the last full cycle left unchanged."""
 
     def __init__(self) -> None:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState) -> frozenset[str]:
-        """Return the roots of the trees that have not changed since the last full cycle."""
+        """Return the roots of trees unchanged since the last full cycle."""
         ends = {one.provider_uuid for one, phase in state.phases if phase is None}
         ends |= {one.provider_uuid for one in state.lost}
         changing = changed_trees(state).union(
@@ -33,7 +33,7 @@ class UnchangedTrees:
         return frozenset(same - changing)
 
     def forget(self, roots: Iterable[str]) -> None:
-        """Forget trees that a cycle may have changed since the last listing."""
+        """Forget trees that a cycle may have changed."""
         for root in roots:
             self._desired.pop(root, None)
 
