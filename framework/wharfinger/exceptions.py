@@ -331,7 +331,7 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program cannot delete its root provider: children of Wharfinger have allocations."""
+    """Another program cannot delete its root provider, since a child has allocations."""
 
     template = (
         "another program has deleted providers {deleted}, as nova does when a compute service is "
@@ -393,7 +393,7 @@ class PartialListing(WharfingerError):
 
 
 class NodeTaken(WharfingerError):
-    """Another host or driver instance publishes a node, so nothing was written for the node."""
+    """Another host or driver instance publishes a node."""
 
     template = (
         "node {node} ({uuid}) is published by driver instance {other} on host {host}, so driver "
@@ -448,7 +448,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A programming job did not finish, and the operator has to report its outcome."""
+    """A programming job did not finish; the operator has to report the outcome."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str
@@ -471,7 +471,7 @@ class OwnershipConflict(WharfingerError):
 
 
 class AdoptionRefused(WharfingerError):
-    """Not all of the named providers can be adopted, so nothing was written."""
+    """A provider cannot be adopted, so nothing was written."""
 
     template = "driver instance {instance} has adopted no provider and written nothing: {problem}"
     instance: str
@@ -508,7 +508,7 @@ class AllocationRefused(WharfingerError):
 
 
 class AllocationLost(WharfingerError):
-    """Another program has deleted the allocation of a claimed instance."""
+    """Another program has deleted the allocation of an instance."""
 
     template = (
         "instance {instance} on node {node} of host {host}: another program has deleted its "
@@ -523,7 +523,7 @@ class AllocationLost(WharfingerError):
 
 
 class ClaimedAnew(AllocationRefused):
-    """Another process has released an instance and claimed it again under the same uuid."""
+    """Another process has released an instance and claimed it again."""
 
     template = (
         "instance {instance}: nothing was changed, since another process has released the instance "
@@ -556,7 +556,7 @@ class DeviceProfileError(WharfingerError):
 
 
 class StateError(WharfingerError):
-    """The state directory, the database, or a record in it cannot be used."""
+    """State in the state directory or in a database cannot be used."""
 
     template = "state in {path}: {problem} {remedy}"
     path: str
@@ -573,7 +573,7 @@ class ObjectError(WharfingerError):
 
 
 class InvalidObject(ObjectError):
-    """An object, a change of it, or a filter for a list of objects is invalid."""
+    """An object, or a filter for objects, is invalid."""
 
     template = "{subject}: {problem} {remedy}"
     subject: str
@@ -697,19 +697,19 @@ class PlacementUnavailable(PlacementError):
 
 
 class UnexpectedAnswer(PlacementError):
-    """An answer does not follow the Placement API, or is larger than max_response_size."""
+    """An answer does not follow the Placement API, or is too large."""
 
     template = "Placement: {request}: {status} with an answer that is not understood: {detail}"
 
 
 class MicroversionUnsupported(PlacementError):
-    """The Placement server is too old for a feature that a request needs."""
+    """The Placement server is too old for a request."""
 
     template = "Placement: {request}: {detail}"
 
 
 class PermissionRefused(PlacementError):
-    """Placement or Keystone refused a request: the credentials are invalid, or lack a role."""
+    """The credentials for Placement are invalid, or lack a role."""
 
     template = "Placement: {request}: {status}: not allowed: {detail} {remedy}"
     remedy: str
@@ -742,7 +742,7 @@ class InventoryInUse(Conflict):
 
 
 class ProviderInUse(Conflict):
-    """A provider with allocations, or with children, cannot be deleted."""
+    """A provider with allocations or children cannot be deleted."""
 
 
 class DuplicateProvider(Conflict):

@@ -16,7 +16,7 @@ class Microversion(NamedTuple):
 
 
 class Feature(Enum):
-    """A feature that some supported servers lack, with the first microversion that has it."""
+    """A feature that some servers lack, with the first microversion that has it."""
 
     #: Without it, two writers of a consumer's allocations overwrite each other.
     CONSUMER_GENERATION = Microversion(1, 28)

@@ -74,7 +74,7 @@ class Capacity(Struct, frozen=True):
 
 
 class CandidateProvider(Struct, frozen=True):
-    """A provider in the trees of the candidates, with its capacity by resource class."""
+    """A provider in the trees of the candidates."""
 
     resources: dict[str, Capacity]
     traits: frozenset[str]

@@ -24,7 +24,7 @@ def encoded(query: Query) -> str:
 
 
 def features(query: Query) -> Iterator[Feature]:
-    """Yield the features that the server needs for a query for providers."""
+    """Yield the features that a query for providers needs."""
     times = Counter(key for key, _value in query)
     for key, value in query:
         if key == "root_required":
@@ -38,7 +38,7 @@ def features(query: Query) -> Iterator[Feature]:
 
 
 def candidate_features(query: Query) -> Iterator[Feature]:
-    """Yield the features that the server needs for a query for allocation candidates."""
+    """Yield the features that a query for allocation candidates needs."""
     yield Feature.NESTED_CANDIDATES
     yield from features(query)
     if any(key.startswith("in_tree") for key, _value in query):
@@ -46,7 +46,7 @@ def candidate_features(query: Query) -> Iterator[Feature]:
 
 
 def numbered(query: Query) -> Query:
-    """Return the query with numbers in place of the names of granular groups."""
+    """Replace the names of granular groups in a query by numbers."""
     split = [(_GRANULAR.match(key), key, value) for key, value in query]
     suffixes = dict.fromkeys(match[2] for match, _key, _value in split if match)
     free = (str(number) for number in count(1) if str(number) not in suffixes)

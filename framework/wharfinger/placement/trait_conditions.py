@@ -106,7 +106,7 @@ NO_CONDITIONS: Final = TraitConditions()
 
 
 def check_name(trait: str) -> str:
-    """Return the text if it has the form of a trait name, else raise InvalidRequest."""
+    """Return the trait name; raises InvalidRequest for any other text."""
     if trait == "":
         problem = "a trait is missing: name one."
     elif ANY_OF in trait:
