@@ -1,4 +1,4 @@
-"""Options in [agent]."""
+"""Options in [agent], for `wharfinger agent`."""
 
 import os
 from dataclasses import dataclass

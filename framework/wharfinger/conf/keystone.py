@@ -1,4 +1,4 @@
-"""Options of keystoneauth for a service, and the adapter that they configure."""
+"""Options of keystoneauth for a service, and the adapter from them."""
 
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -48,7 +48,6 @@ class Kind(StrEnum):
 class _Work:
     name: str
     run: Callable[[], None]
-    #: The repetitions of the first window.
     first_window: int
     #: A resource leaks if it grows in each window until this number of repetitions.
     most: int

@@ -17,7 +17,6 @@ _PACKAGES: Final = frozenset(
         *("prometheus_client", "requests", "stevedore", "tenacity", "urllib3"),
     }
 )
-#: Modules of Python itself.
 _STANDARD: Final = frozenset(
     {
         *("base64", "configparser", "dataclasses", "enum", "glob", "importlib.metadata"),

@@ -40,7 +40,7 @@ class ProcessObserver:
         self._states: Final[set[int]] = set()
 
     def note(self, kind: Misuse, what: str, method: str) -> None:
-        """Record a misuse by a call to the method."""
+        """Record a misuse in a call to the method."""
         self.found[kind].setdefault(what, f"in {method}")
 
     def before(self, method: str) -> None:

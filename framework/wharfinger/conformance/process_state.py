@@ -253,7 +253,6 @@ class _ChangedOptions(dict[_Option, dict[str, Any]]):
                 if "override" in info or "default" in info
             }
         )
-        #: The names of all options by group.
         self.names: Final = {group: [*options] for group, options in groups.items()}
         self.modules: Final = len(sys.modules)
 
@@ -372,7 +371,6 @@ def _standard_files() -> list[tuple[int, int] | None]:
     return found
 
 
-#: The shared state of a process that the kit watches.
 ASPECTS: Final[Sequence[Aspect]] = (
     Aspect("the files of descriptors 0 to 2", _standard_files, lambda before: None),
     Aspect("the working directory", _working_directory, os.chdir),

@@ -44,7 +44,8 @@ def main(start: Any) -> None:
 
 def interrupt(*_: object) -> NoReturn:
     """Handle SIGINT with a KeyboardInterrupt."""
-    # asyncio.run replaces the handler of Python itself, and only in the main thread.
+    # In the main thread, asyncio.run replaces the handler of Python itself, but not this one.
+    # The agent calls drivers in other threads.
     raise KeyboardInterrupt
 
 

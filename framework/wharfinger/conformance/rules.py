@@ -48,9 +48,7 @@ class Rule:
     profile: Profile
     #: The text of the rule in one sentence.
     says: str
-    #: The reason for the rule.
     because: str
-    #: The version of the framework that introduced the rule.
     since: str
     #: Raises Violation if the driver breaks the rule.
     check: Check
@@ -66,9 +64,9 @@ class Rule:
     elsewhere: bool = False
     #: The optional methods and the faults of the harness that the check needs.
     needs: tuple[str, ...] = ()
-    #: Those with which the check sees more. If the harness lacks one, the check cannot pass.
+    #: Optional methods and faults that show more. If the harness lacks one, the check cannot pass.
     wants: tuple[str, ...] = ()
-    #: The ids of the rules that this one depends on. If one is broken, this one is not run.
+    #: Ids of rules. If one is broken, this rule is not run.
     after: tuple[str, ...] = ()
 
     def exempts(self, capabilities: "Capabilities") -> str | None:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from wharfinger.conformance import process_state
 
-#: The directory of the segments of shared memory.
 SHARED_MEMORY: Final = Path("/dev/shm")
 
 #: Audit events of calls that act outside the process.
@@ -44,7 +43,7 @@ _KEPT: Final = 64
 class _Watch:
     def __init__(self, note: Callable[[str, tuple[Any, ...]], None]) -> None:
         self._note: Final = note
-        #: The threads that ran before: these events are not those of the block.
+        #: Threads that ran before the block. Events of these threads do not count.
         self._others = {one.ident for one in threading.enumerate()} - {threading.get_ident()}
 
     def note(self, event: str, arguments: tuple[Any, ...]) -> None:

@@ -47,7 +47,7 @@ _CHANGES: Final = {
     )
 }
 _WAIT: Final = threading.Condition.wait.__code__
-#: The same of functions in Python, by the code.
+#: The names of Python functions that only change shared state, by code.
 _CHANGES_IN_PYTHON: Final = {
     one.__code__: f"{one.__module__}.{one.__name__}"
     for one in (asyncio.set_event_loop_policy, urllib.request.install_opener)

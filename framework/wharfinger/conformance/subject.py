@@ -73,9 +73,8 @@ class Subject:
         self.seed: Final = seed
         self.examples: Final = examples
         self.thorough: Final = thorough
-        #: The ids of the rules that the checks so far have found broken.
+        #: The ids of the rules that were found broken.
         self.broken: Final[set[str]] = set()
-        #: Records the changes of the process by calls to the driver.
         self.process: Final = ProcessObserver()
         #: The observers of every call to the driver's instances.
         self.observers: Final[list[CallObserver]] = [self.process]

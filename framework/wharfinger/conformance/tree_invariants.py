@@ -20,7 +20,7 @@ _FIGURES: Final = {
 
 
 class TreeInvariants:
-    """Checks the providers and ComputeNodes of a driver instance after each cycle."""
+    """Checks the providers and ComputeNodes of a driver instance."""
 
     def __init__(
         self, contents_before: Contents, publisher: Publisher, *, may_rename: bool
