@@ -1,4 +1,4 @@
-"""Request allocation candidates from Placement without mixing the resources of several owners."""
+"""Request allocation candidates, and keep the owners apart."""
 
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.scheduling.request import RequestGroup, ResourceRequest

@@ -1,4 +1,4 @@
-"""Decode allocation candidates of Placement, and check that they match the request."""
+"""Allocation candidates, decoded from Placement's answer."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +15,8 @@ class Candidate:
     """One way to allocate the requested resources.
 
     ``allocations`` are amounts by provider uuid and resource class. ``mappings`` are provider uuids
-    by suffix of a request group, empty before Placement 1.34. ``providers`` are the summaries of
-    the whole answer, by uuid.
+    by suffix of a group, empty before Placement 1.34. ``providers`` are all provider summaries of
+    the answer, by uuid.
     """
 
     allocations: Mapping[str, Mapping[str, int]]
@@ -31,7 +31,7 @@ class Candidate:
         return self.mappings[suffix] if self.mappings else self.allocations
 
     def amounts(self) -> Counter[str]:
-        """Return the total amounts of all providers, by resource class."""
+        """Return the total amounts by resource class."""
         total: Counter[str] = Counter()
         for amounts in self.allocations.values():
             total.update(amounts)
@@ -63,11 +63,7 @@ class Candidate:
 def from_answer(
     request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
 ) -> list[Candidate]:
-    """Return the candidates in Placement's answer to a request, in the same order.
-
-    ``has_mappings`` is whether the server maps groups to providers. Raises UnexpectedAnswer if a
-    candidate does not fit the request.
-    """
+    """Return the candidates in Placement's answer to a request. Raises UnexpectedAnswer."""
     candidates = _candidates(answer)
     asked: Counter[str] = Counter()
     for group in request.groups:

@@ -26,11 +26,10 @@ from wharfinger.scheduling.request_filters.base import RequestFilter
 from wharfinger.scheduling.request_query import encode
 
 LOG: Final = logging.getLogger(__name__)
-#: The lowest limit to send if filters may drop candidates. A lower limit saves Placement nothing,
-#: as measured with 10,000 hosts, and a second request repeats all of its work.
+#: The lowest limit to send with filters. A lower limit saves Placement nothing, and a second
+#: request repeats all of the work.
 _LOWEST_LIMIT: Final = 100
-#: If the first answer reached its limit and filters dropped candidates of it, the second limit is
-#: this many times higher.
+#: The factor of the limit in a second request.
 _LIMIT_FACTOR: Final = 10
 #: The name in ``dropped`` for candidates with one provider for several groups.
 _GROUP_POLICY: Final = "group_policy"
@@ -40,8 +39,7 @@ _GROUP_POLICY: Final = "group_policy"
 class Candidates:
     """The accepted candidates, in Placement's order.
 
-    ``dropped`` counts the refused ones by the name of the filter, or under "group_policy". After
-    several requests with higher limits, only the last answer counts.
+    ``dropped`` counts refused candidates by filter name, or under "group_policy".
     """
 
     candidates: tuple[Candidate, ...]
@@ -58,7 +56,7 @@ class CandidateSearch:
     def find(self, request: ResourceRequest) -> Candidates:
         """Return the candidates that all filters accept, up to the request's limit.
 
-        Raises InvalidRequest, PlacementError, RequestFilterError, and the errors of filters.
+        Raises InvalidRequest, PlacementError, RequestFilterError, and errors of filters.
         """
         has_mappings = self._client.microversion >= Feature.MAPPINGS.value
         isolates = has_mappings and _gets_wrong_amounts(request)
@@ -141,7 +139,7 @@ class CandidateSearch:
 
 
 def _gets_wrong_amounts(request: ResourceRequest) -> bool:
-    """Return whether a fault of Placement 16 would give the request's candidates wrong amounts."""
+    # This is a fault of Placement 16.
     if request.group_policy != "isolate":
         return False
     unnumbered = [group for group in request.groups if group.suffix == UNNUMBERED]

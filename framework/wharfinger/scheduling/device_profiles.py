@@ -1,8 +1,4 @@
-"""Translate Cyborg's device profiles to requests. Pure.
-
-Cyborg accepts only CUSTOM_ traits in a profile, so this module sets the owner of all groups to
-OWNER_CYBORG.
-"""
+"""Translate Cyborg's device profiles to requests for the owner OWNER_CYBORG. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -23,12 +19,12 @@ from wharfinger.scheduling.request import (
 ProfileGroups = Sequence[Mapping[str, object]]
 
 _FOR_CYBORG: Final = "accel:"
-#: nova's prefix for the suffixes of these groups. nova's code that binds accelerators expects it.
+#: nova's prefix for the suffixes of these groups.
 _SUFFIX: Final = "device_profile_"
 
 
 def from_profile(name: str, groups: ProfileGroups) -> ResourceRequest:
-    """Return the request for a device profile; raises InvalidRequest, DeviceProfileError."""
+    """Return the request for a device profile. Raises InvalidRequest and DeviceProfileError."""
     wanted = []
     for number, group in enumerate(groups):
         with about(f"device profile {name}, group {number}"):

@@ -1,4 +1,4 @@
-"""Find out why a request has candidates or none."""
+"""Explain why a request has candidates or none."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -31,10 +31,7 @@ MOST: Final = 10_000
 
 
 class Explaining:
-    """Explains why a request has candidates or none.
-
-    ``objects`` is the database with the reservations; None without a database.
-    """
+    """Explains why a request has candidates or none."""
 
     def __init__(
         self,
@@ -54,7 +51,7 @@ class Explaining:
     def explain(self, request: ResourceRequest) -> Explanation:
         """Return the explanation of a request.
 
-        Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and the
+        Raises InvalidRequest, PlacementError, RequestFilterError, ObjectError, StateError, and
         errors of filters.
         """
         final = self._find(request)
@@ -99,7 +96,7 @@ class Explaining:
     def _asked(
         self, request: ResourceRequest, final: Candidates, facts: Facts, left: frozenset[str]
     ) -> Iterator[TreeStage]:
-        for step, less in _narrower(request):
+        for step, less in _requests_by_step(request):
             if not left:
                 return
             found = final if less is request else self._find(less)
@@ -112,11 +109,7 @@ def _most(request: ResourceRequest) -> int:
     return max(request.limit or 0, MOST)
 
 
-def _narrower(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
-    """Yield requests with more and more of the conditions, the request itself last.
-
-    Each comes with the step whose conditions it adds.
-    """
+def _requests_by_step(request: ResourceRequest) -> Iterator[tuple[TreeStep, ResourceRequest]]:
     takers = tuple(group for group in request.groups if group.resources)
     suffixed = sum(group.suffix != UNNUMBERED for group in takers)
     together = replace(request, groups=takers, same_subtree=(), group_policy=policy_needed(takers))

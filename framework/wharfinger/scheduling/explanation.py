@@ -1,7 +1,6 @@
-"""Values that explain which candidates a request has, and why providers are excluded. Pure.
+"""Values that explain why a request has candidates or none. Pure.
 
-A part of a request is a group with a suffix, or one class of the group without a suffix. Its funnel
-excludes providers, one condition after the other.
+A part of a request is a group with a suffix, or one class of the group without a suffix.
 """
 
 from collections.abc import Mapping
@@ -14,16 +13,15 @@ from typing import Final
 from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.request import ResourceRequest
 
-#: The number of excluded providers or trees that an explanation names, the nearest to suitable
-#: first.
+#: The largest number of excluded providers or trees that an explanation names.
 NAMED: Final = 5
 
 
 class Step(StrEnum):
-    """The conditions on a provider for a part of a request, in the order of the checks."""
+    """The conditions on a provider, in the order of the checks."""
 
     ALL = "all"
-    #: The provider has an inventory of each class, however much of it is reserved or used.
+    #: The provider has an inventory of each class.
     CLASS = "class"
     #: The provider is in the group's tree.
     TREE = "in_tree"
@@ -31,9 +29,9 @@ class Step(StrEnum):
     AGGREGATES = "aggregates"
     #: The request filter ``owner`` lets the group take from the provider.
     OWNER = "owner"
-    #: The provider has the traits required of each provider, and no forbidden trait.
+    #: The provider satisfies the trait conditions.
     TRAITS = "traits"
-    #: The provider's capacity, (total - reserved) * allocation_ratio, is one unit or more.
+    #: The capacity is one unit or more.
     NOT_RESERVED = "not_reserved"
     #: One unit or more is free.
     NOT_USED_UP = "not_used_up"
@@ -44,13 +42,12 @@ class Step(StrEnum):
 
 
 class TreeStep(StrEnum):
-    """The conditions on a provider tree for the whole request, in the order of the checks."""
+    """The conditions on a provider tree, in the order of the checks."""
 
     ALL = "all"
-    #: The root provider has the traits required of it, and no forbidden trait.
+    #: The root provider satisfies the trait conditions.
     ROOT = "root"
-    #: For each part, the tree has a provider that passed all stages, or such a provider shares with
-    #: it.
+    #: Each part has a suitable provider that is in the tree or shares with it.
     PARTS = "parts"
     #: The providers of the group without a suffix have its required traits together.
     TRAITS = "traits"
@@ -64,21 +61,21 @@ class TreeStep(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """Reason: the provider is not in the requested tree, or is excluded by its aggregates."""
+    """Reason: the tree or the aggregates exclude the provider."""
 
     step: Step
 
 
 @dataclass(frozen=True, slots=True)
 class Belonging:
-    """Reason: the provider belongs to other owners; to no owner if ``owners`` is empty."""
+    """Reason: the provider belongs to these owners, or to no owner."""
 
     owners: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Untraited:
-    """Reason: the provider has none of the traits ``choice``, of which the request requires one."""
+    """Reason: the provider lacks all traits of ``choice``, and needs one of them."""
 
     choice: tuple[str, ...]
 
@@ -92,9 +89,9 @@ class Traited:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Reason: the provider's whole inventory of a resource class is reserved.
+    """Reason: a resource class is fully reserved.
 
-    ``by`` has the reservations; it is empty if another program has reserved the inventory.
+    ``by`` is empty if another program has reserved it.
     """
 
     resource_class: str
@@ -113,7 +110,7 @@ class Short:
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """Reason: the provider has too little of a resource class even if all of it is free."""
+    """Reason: the inventory of a resource class is too small."""
 
     resource_class: str
     asked: int
@@ -122,7 +119,7 @@ class Small:
 
 @dataclass(frozen=True, slots=True)
 class Misfit:
-    """Reason: min_unit, max_unit or step_size of the inventory does not allow the amount.
+    """Reason: min_unit, max_unit or step_size does not allow the amount.
 
     ``figure`` is the name of that field, "" if unknown.
     """
@@ -137,10 +134,7 @@ Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misf
 
 
 def gap(reason: Reason) -> float:
-    """Return by how many units an amount misses what the provider allows.
-
-    Return infinity if the number is unknown, and 0 for reasons without amounts.
-    """
+    """Return by how many units an amount does not fit; infinity if unknown."""
     match reason:
         case Short(used=None) | Misfit(figure=""):
             return inf
@@ -155,7 +149,7 @@ def gap(reason: Reason) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """A provider that has the classes of a part of a request, but is excluded.
+    """An excluded provider that has the requested classes.
 
     ``step`` is the first condition that it fails.
     """
@@ -173,7 +167,7 @@ class Miss:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The providers that remain after the check of one condition.
+    """The providers that remain after one check.
 
     ``alone`` counts the providers with the classes that fail only this condition.
     """
@@ -184,13 +178,13 @@ class Stage:
 
     @property
     def count(self) -> int:
-        """Return the number of providers that remain."""
+        """Return the number of remaining providers."""
         return len(self.providers)
 
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """Number of providers that reservations with the same reason exclude.
+    """The number of providers that reservations with one reason exclude.
 
     ``reason`` is "" for other programs. ``first`` is the oldest reservation, if known.
     """
@@ -202,21 +196,19 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The funnel of a part of a request, which a single provider has to serve.
-
-    ``misses`` are the excluded providers that have the classes, the most suitable first.
-    ``holdings`` counts those that reservations exclude, by reason of the reservation. ``unowned``
-    counts those excluded for lack of an owner trait, ``last_seen`` those with perhaps outdated
-    amounts, and ``not_looked_at`` the providers whose inventories were not read.
-    """
+    """The suitable and the excluded providers of a part of a request."""
 
     suffix: str
     resources: Mapping[str, int]
     stages: tuple[Stage, ...]
+    #: The excluded providers with the classes, the most suitable first.
     misses: tuple[Miss, ...] = ()
     holdings: tuple[Holding, ...] = ()
+    #: The number of providers that are excluded for lack of an owner trait.
     unowned: int = 0
+    #: The number of providers whose inventories were not read.
     not_looked_at: int = 0
+    #: The number of excluded providers with perhaps outdated amounts.
     last_seen: int = 0
 
     @property
@@ -227,55 +219,52 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TreeStage:
-    """The trees that remain after the check of one condition, by uuids of their roots.
+    """The trees that remain after one check, as uuids of their roots.
 
-    ``candidates`` is None if the check needs no candidates. ``is_all`` is False if a limit cut off
-    their number. ``dropped`` counts refused candidates by request filter.
+    ``candidates`` is None if the check needs no candidates.
     """
 
     step: TreeStep
     roots: frozenset[str]
     candidates: int | None = None
+    #: False if a limit cut off the candidates.
     is_all: bool = True
+    #: Refused candidates, by request filter.
     dropped: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def count(self) -> int:
-        """Return the number of trees that remain."""
+        """Return the number of remaining trees."""
         return len(self.roots)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeMiss:
-    """A provider tree that the condition ``step`` excludes.
-
-    ``parts`` are the indexes of those ``Explanation.parts`` for which the tree has no suitable
-    provider. ``part_misses`` are the providers that come nearest to them. ``reasons`` are the
-    traits that exclude the root.
-    """
+    """An excluded provider tree."""
 
     uuid: str
     name: str
     step: TreeStep
+    #: The indexes of the parts without a suitable provider.
     parts: tuple[int, ...] = ()
+    #: The providers that are nearest to these parts.
     part_misses: tuple[Miss, ...] = ()
+    #: The traits that exclude the root.
     reasons: tuple[Reason, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The whole explanation of a request.
-
-    ``tree_misses`` are excluded trees, the most suitable first. ``dropped`` counts refused
-    candidates by request filter, ``not_looked_at`` sharing providers whose trees are unknown.
-    ``owners`` are all owner traits of providers.
-    """
+    """The explanation of a request."""
 
     request: ResourceRequest
     parts: tuple[Part, ...]
     trees: tuple[TreeStage, ...]
+    #: The most suitable first.
     tree_misses: tuple[TreeMiss, ...]
     candidates: int
+    #: Refused candidates, by request filter.
     dropped: Mapping[str, int]
     owners: frozenset[str] = frozenset()
+    #: The number of sharing providers whose trees are unknown.
     not_looked_at: int = 0

@@ -1,4 +1,4 @@
-"""Collect from Placement and the database the facts that explain a request's candidates."""
+"""Collect the facts that explain the candidates of a request."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -31,8 +31,7 @@ def gather(
 ) -> Facts:
     """Return the facts that explain the candidates of a request.
 
-    ``root`` are the conditions on root providers. ``objects`` is None without a database. Without
-    ``reads_owners``, the facts have no owners. Raises PlacementError, ObjectError, StateError.
+    Raises PlacementError, ObjectError and StateError.
     """
     parts = list(parts)
     facts = Facts(providers={one.uuid: one for one in client.list_providers()})
@@ -43,15 +42,12 @@ def gather(
         owners=owner_trait_reader.by_provider(client) if reads_owners else {},
         reserved=_reserved(objects),
     )
-    facts = Stocks(client, objects, facts, parts).gathered()
+    facts = Stocks(client, objects, facts, parts).gather()
     return facts if objects is None else _with_unexplained(objects, parts, facts)
 
 
 def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the inventories and usages of these providers.
-
-    Providers that were deleted meanwhile are left out.
-    """
+    """Return the facts with the inventories and usages of these providers."""
     stocks, providers = dict(facts.stocks), dict(facts.providers)
     for uuid in uuids:
         known = {kind: its.used for kind, its in stocks.get(uuid, {}).items()}
@@ -69,7 +65,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that sharing providers among ``uuids`` share with."""
+    """Return the facts with the trees that these sharing providers share with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())

@@ -1,4 +1,4 @@
-"""Translate flavors with nova's extra specs to requests. Pure."""
+"""Translate flavors to requests. Pure."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -36,23 +36,18 @@ _MIB_IN_GIB: Final = 1024
 
 @dataclass(slots=True)
 class GroupDraft:
-    """A group of a request while its extra specs are read.
+    """A group of a request while its extra specs are read."""
 
-    ``keys`` has the extra spec that requests each resource or trait, by kind and name. ``values``
-    has the value of each extra spec.
-    """
-
+    #: The extra specs, by kind and name of the resource or trait.
     keys: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: The values of the extra specs.
     values: dict[str, object] = field(default_factory=dict)
     resources: dict[str, int] = field(default_factory=dict)
     required: set[str] = field(default_factory=set)
     forbidden: set[str] = field(default_factory=set)
 
     def read(self, key: str, kind: str, name: str, value: object) -> None:
-        """Add the resource or trait ``name``; raises InvalidRequest.
-
-        ``kind`` is "resources" or "trait".
-        """
+        """Add a resource or trait. Raises InvalidRequest."""
         try:
             if (kind, name) in self.keys:
                 raise invalid("", value, f"{name} occurs twice.")
@@ -67,10 +62,7 @@ class GroupDraft:
             raise invalid(key, value, error.problem) from error
 
     def ask(self, key: str, value: object, asked: Asked) -> None:
-        """Add the resources and traits that an extra spec requests.
-
-        Raises InvalidRequest if they contradict another extra spec.
-        """
+        """Add the resources and traits that an extra spec requests. Raises InvalidRequest."""
         self.values.setdefault(key, value)
         for name, amount in asked.resources.items():
             before = self.resources.get(name)
@@ -99,7 +91,7 @@ class GroupDraft:
 
     @property
     def owners(self) -> frozenset[str]:
-        """Return the owner traits that the group requires."""
+        """Return the required owner traits."""
         return ownership.owners(self.required)
 
     def _traits(self, value: object) -> set[str]:
@@ -111,10 +103,7 @@ class GroupDraft:
         raise invalid("", value, "it has to be required or forbidden.")
 
     def group(self, suffix: str, owner: str | None) -> RequestGroup | None:
-        """Return the group, None if it requests nothing; raises InvalidRequest.
-
-        ``owner`` None means the owner whose trait the group requires.
-        """
+        """Return the group; None if it requests nothing. Raises InvalidRequest."""
         wanted = {name: amount for name, amount in self.resources.items() if amount}
         traits = TraitConditions(
             required=frozenset(self.required), forbidden=frozenset(self.forbidden)
@@ -149,10 +138,7 @@ class GroupDraft:
 
 
 def split(key: str) -> tuple[str, str, str] | None:
-    """Split a key such as resources_GPU:VGPU into kind, suffix and name.
-
-    Return None for a key of another form.
-    """
+    """Return kind, suffix and name of a key such as trait1:CUSTOM_A, or None."""
     match = _KEY.match(key)
     return (match[1], match[2], match[3]) if match else None
 
@@ -170,7 +156,7 @@ def from_flavor(
     """Return the request for an instance of a flavor.
 
     Groups without an owner trait request nova's resources. ``device_profile`` returns the request
-    for a device profile. Raises InvalidRequest, and the errors of ``device_profile``.
+    for a device profile. Raises InvalidRequest, and errors of ``device_profile``.
     """
     with about(f"flavor {flavor.name}"):
         draft = _read(flavor)
@@ -197,10 +183,9 @@ def from_flavor(
 
 
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
-    """Return the extra spec that requests each resource class and trait of a flavor.
+    """Return the extra specs by kind, group suffix and name of what they request.
 
-    The keys are (kind, suffix, name). The kind is "resources" or "trait"; the suffix is that of the
-    group, None for the root provider. Raises InvalidRequest.
+    The suffix is None for the root provider. Raises InvalidRequest.
     """
     draft = _read(flavor)
     found = {

@@ -1,4 +1,4 @@
-"""The extra specs that nova 34 knows: translated to a request, without meaning, or refused."""
+"""The extra specs that nova 34 knows, and what they request."""
 
 import re
 from collections.abc import Mapping
@@ -37,9 +37,9 @@ _PLACEHOLDERS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Resources and traits that one value of an extra spec requests from Placement.
+    """Resources and traits that one value of an extra spec requests.
 
-    ``root`` are traits of the root provider, the others are for the group without a suffix.
+    ``root`` are traits of the root provider.
     """
 
     resources: Mapping[str, int] = field(default_factory=dict)
@@ -50,18 +50,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtraSpec:
-    """One extra spec, or several with the same values and the same meaning.
+    """One or several extra specs with the same values and meaning.
 
-    ``asks`` has the request of each value; other values request nothing. ``default`` is the value
-    if the flavor lacks the extra spec. If ``only_with`` is set, the extra spec counts only if that
-    other extra spec requests something. ``says`` describes the extra spec.
+    They count only if the extra spec ``only_with`` requests something.
     """
 
     keys: tuple[str, ...]
     values: Values
     says: str = ""
+    #: The requests of values; other values request nothing.
     asks: Mapping[str, Asked] = field(default_factory=dict)
     only_with: str | None = None
+    #: The value if a flavor lacks the extra spec.
     default: str | None = None
 
 
@@ -372,20 +372,20 @@ NAMESPACES: Final = {
 
 
 def find(key: str) -> ExtraSpec | None:
-    """Return the extra spec with this key, None if it is in no table."""
+    """Return the extra spec with this key, or None."""
     if key in KEYS:
         return KEYS[key]
     return next((spec for pattern, spec in _PATTERNS if pattern.fullmatch(key)), None)
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether a key has a namespace of nova, such as hw, but not resources or trait."""
+    """Return whether a key has a namespace of nova, such as hw."""
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 
 
 def nearest(key: str) -> str | None:
-    """Return the most similar known key in the namespace of an unknown key, or None."""
+    """Return the most similar known key of the namespace, or None."""
     namespace, _colon, name = key.partition(":")
     prefix = f"{namespace.strip().lower()}:"
     names = [one.removeprefix(prefix) for one in KEYS if one.startswith(prefix)]

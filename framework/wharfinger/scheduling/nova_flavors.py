@@ -1,7 +1,7 @@
 """Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
-nova 34 requires OWNER_NOVA only of the root provider. So each contested class, which child
-providers of several owners may offer, moves to a group of its own with a required owner trait.
+nova 34 requires OWNER_NOVA only of root providers. A class that child providers may offer needs a
+group that requires this trait, too.
 """
 
 from collections.abc import Mapping
@@ -34,10 +34,9 @@ _Keys = Mapping[tuple[str, str | None, str], str]
 
 
 def confined(flavor: Flavor) -> dict[str, str]:
-    """Return a flavor's extra specs, changed so that nova takes no provider of another owner.
+    """Return a flavor's extra specs, changed so that nova keeps the owners apart.
 
-    The old extra spec of a class that moves to another group gets the amount 0. Raises
-    InvalidRequest for a flavor that extra specs cannot protect.
+    Raises InvalidRequest for a flavor that extra specs cannot protect.
     """
     with about(f"flavor {flavor.name}"):
         if profile := flavor.extra_specs.get(DEVICE_PROFILE):
@@ -57,7 +56,7 @@ def confined(flavor: Flavor) -> dict[str, str]:
             if not contested:
                 continue
             if group.suffix == UNNUMBERED and len(group.resources) > 1:
-                specs |= _moved(group, contested, request, specs, keys)
+                specs |= _in_own_groups(group, contested, request, specs, keys)
             elif not ownership.owners(group.traits.required):
                 _check_key(group, contested[0], keys, specs)
                 specs[f"trait{group.suffix}:{ownership.NOVA}"] = "required"
@@ -65,7 +64,7 @@ def confined(flavor: Flavor) -> dict[str, str]:
 
 
 def _is_bare_metal(request: ResourceRequest) -> bool:
-    """Return whether only one custom class is requested, as for a whole node of Ironic."""
+    # A whole node of Ironic has one custom class.
     names = [name for group in request.groups for name in group.resources]
     return len(names) == 1 and names[0].startswith(orc.CUSTOM_NAMESPACE)
 
@@ -86,14 +85,13 @@ def _check_key(group: RequestGroup, name: str, keys: _Keys, specs: Mapping[str, 
         )
 
 
-def _moved(
+def _in_own_groups(
     group: RequestGroup,
     contested: list[str],
     request: ResourceRequest,
     specs: Mapping[str, str],
     keys: _Keys,
 ) -> dict[str, str]:
-    """Return the extra specs that move each contested class into a new group with a suffix."""
     stays = len(group.resources) > len(contested)
     _check_traits(group, contested, keys, specs, stays=stays)
     suffixed = [one.suffix for one in request.groups if one.suffix != UNNUMBERED]
@@ -128,7 +126,7 @@ def _check_traits(
     *,
     stays: bool,
 ) -> None:
-    """Raise InvalidRequest for a trait that may be meant for a class which moves."""
+    # A trait may be meant for a class that moves.
     traits = set(group.traits.required)
     if stays:
         traits = {one for one in traits if not one.startswith(_TRAITS_OF_ROOT)} - {ownership.NOVA}

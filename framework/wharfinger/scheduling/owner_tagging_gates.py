@@ -1,4 +1,4 @@
-"""Gates: whether all services of an owner tag all their providers with the owner trait.
+"""Gates: whether all services of an owner tag all their providers.
 
 While an owner's gate is off, a provider without an owner trait may belong to the owner.
 """
@@ -23,8 +23,7 @@ _FEW: Final = 5
 class Gate:
     """Whether all services of an owner tag all their providers with the owner trait.
 
-    ``services`` counts the owner's services. ``behind`` names those, as HOST/BINARY, that may have
-    untagged providers.
+    ``behind`` names the services that may have untagged providers.
     """
 
     owner: str
@@ -38,10 +37,7 @@ class Gate:
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
-    """Return the gate of each owner that a service publishes for, by owner.
-
-    A service whose owners cannot be read keeps all gates off.
-    """
+    """Return the gates of all owners that the services publish for."""
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
     for service in services:
@@ -61,10 +57,7 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """Reads whether all services of an owner tag all their providers.
-
-    It reads this again after ``cache_time`` seconds. Several threads can use one object.
-    """
+    """Reads and caches gates; several threads can use one object."""
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context
@@ -73,10 +66,7 @@ class Gates:
         self._last: Mapping[str, Gate] | None = None
 
     def is_on(self, owner: str) -> bool:
-        """Return whether the owner has services, and all of them tag all their providers.
-
-        Raises ObjectError, StateError.
-        """
+        """Return whether the gate of this owner is on. Raises ObjectError and StateError."""
         with self._lock:
             current = self._cache.get(None)
             if current is None:

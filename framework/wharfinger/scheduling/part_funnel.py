@@ -1,4 +1,4 @@
-"""Split a request into parts, and find out why each part excludes providers. Pure."""
+"""Count the providers that each condition of a request excludes. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -30,8 +30,7 @@ from wharfinger.scheduling.provider_details import Reserved
 from wharfinger.scheduling.provider_facts import SHARES, Facts, Stock
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: A function that returns whether a group may take from a provider with these owner and sharing
-#: traits.
+#: Returns whether a group may take from a provider with these owner and sharing traits.
 MayTake = Callable[[RequestGroup, frozenset[str]], bool]
 Reasons = tuple[Reason, ...]
 
@@ -45,18 +44,15 @@ class Wanted:
 
     @property
     def traits(self) -> TraitConditions:
-        """Return the trait conditions on the provider that gives the resources.
-
-        For one of several resource classes of the group without a suffix, return only the forbidden
-        traits: the providers of that group may have the required traits together.
-        """
+        """Return the trait conditions on each provider of this part."""
+        # The providers of the group without a suffix may have the required traits together.
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)
         return self.group.traits
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request: groups with a suffix, and classes of the one without."""
+    """Return the parts of a request."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:
@@ -67,10 +63,7 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 
 
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
-    """Return the funnel of a part of a request.
-
-    ``may_take`` is the rule of the request filter ``owner``, if it is enabled.
-    """
+    """Return the suitable and the excluded providers of a part of a request."""
     looks = dict(_looks(part, facts, may_take))
     there = frozenset(facts.providers)
     having = frozenset(uuid for uuid in there if _has_classes(facts, part.resources, uuid))
@@ -197,15 +190,14 @@ def _amounts(facts: Facts, resources: Mapping[str, int], uuid: str) -> dict[Step
     for kind, amount in resources.items():
         stock = facts.stocks.get(uuid, {}).get(kind)
         if stock is not None and uuid not in facts.fitting[kind, amount]:
-            for step, reason in _amount(kind, amount, stock, facts.reserved.get(uuid, ())):
+            for step, reason in _failed_steps(kind, amount, stock, facts.reserved.get(uuid, ())):
                 found[step] = (*found.get(step, ()), reason)
     return {step: found[step] for step in sorted(found, key=_ORDER.__getitem__)}
 
 
-def _amount(
+def _failed_steps(
     kind: str, amount: int, stock: Stock, held: tuple[Reserved, ...]
 ) -> Iterator[tuple[Step, Reason]]:
-    """Yield the conditions on an amount that a provider fails, each with the reason."""
     inventory, short = stock.inventory, Short(kind, amount, stock.capacity, stock.used)
     misfit = _misfit(kind, amount, inventory)
     if stock.capacity < 1 or (stock.used is None and held):

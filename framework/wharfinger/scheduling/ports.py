@@ -39,11 +39,10 @@ def from_port(
     physnets: Iterable[str | None] = (),
     known_traits: Container[str] | None = None,
 ) -> ResourceRequest:
-    """Return the request for a port; raises InvalidRequest.
+    """Return the request for a port. Raises InvalidRequest.
 
-    ``resource_request`` is in the format of Neutron's extension port-resource-request-groups. The
-    request accepts any of the physical networks ``physnets``, but only those whose trait is in
-    ``known_traits``, if that is set.
+    ``resource_request`` has the format of Neutron's extension port-resource-request-groups. The
+    port may use any of the ``physnets`` whose trait is in ``known_traits``; None allows all.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)

@@ -24,7 +24,7 @@ class ProfileSource(Protocol):
     """Interface of a source of device profiles."""
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of a device profile; raises DeviceProfileError."""
+        """Return the groups of a device profile. Raises DeviceProfileError."""
 
 
 class _Profile(msgspec.Struct, frozen=True):
@@ -52,7 +52,7 @@ class CyborgProfiles:
         self._adapter: Final = adapter
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of a device profile; raises DeviceProfileError."""
+        """Return the groups of a device profile. Raises DeviceProfileError."""
         try:
             answer = self._adapter.get("/device_profiles", params={"name": name}, raise_exc=False)
         except (
@@ -66,13 +66,13 @@ class CyborgProfiles:
 
 
 class ProfileFile:
-    """Read device profiles from a JSON file in the format of Cyborg's list of device profiles."""
+    """Read device profiles from a JSON file, in the format of Cyborg's list."""
 
     def __init__(self, path: Path) -> None:
         self._path: Final = path
 
     def groups(self, name: str) -> ProfileGroups:
-        """Return the groups of a device profile; raises DeviceProfileError."""
+        """Return the groups of a device profile. Raises DeviceProfileError."""
         try:
             content = self._path.read_bytes()
         except OSError as error:
@@ -81,10 +81,7 @@ class ProfileFile:
 
 
 def open_source(conf: Options) -> ProfileSource:
-    """Return the configured source of device profiles: a file if one is set, or else Cyborg.
-
-    Raises ConfigurationError.
-    """
+    """Return the configured source of device profiles. Raises ConfigurationError."""
     section = AcceleratorSection.read(conf)
     if section.device_profiles is not None:
         return ProfileFile(section.device_profiles)

@@ -1,4 +1,4 @@
-"""Details and reservations of providers in Placement, for commands and explanations."""
+"""Details and reservations of providers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -24,17 +24,13 @@ from wharfinger.reconcile import record_store
 LOG: Final = logging.getLogger(__name__)
 #: Stands for a value that is unknown or cannot be read.
 UNKNOWN: Final = "?"
-#: Stands for the reason if a driver reports inventories as fully reserved without a reason.
+#: The reason of a driver's reservation without a reason.
 UNSAID: Final = "no reason given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserved:
-    """Reservation of a provider; an unknown value is UNKNOWN.
-
-    ``holder`` is the operator, job or driver that made it. ``expected_end`` is None if there is
-    none.
-    """
+    """A reservation of a provider; unknown values are UNKNOWN."""
 
     provider_uuid: str
     reason: str
@@ -45,11 +41,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Details:
-    """A provider with the requested details; a detail that was not requested is None.
-
-    ``usages`` are amounts by resource class. ``reserved_by_others`` are the resource classes that
-    other programs reserve fully. If ``is_releasable``, ``provider release --foreign`` can end that.
-    """
+    """A provider with the requested details; other details are None."""
 
     summary: ProviderSummary
     owners: tuple[str, ...]
@@ -57,12 +49,14 @@ class Details:
     traits: frozenset[str] | None = None
     usages: Mapping[str, int] | None = None
     reservations: tuple[Reserved, ...] | None = None
+    #: The resource classes that other programs reserve fully.
     reserved_by_others: frozenset[str] | None = None
+    #: Whether ``provider release --foreign`` can end these reservations.
     is_releasable: bool = False
 
 
 def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
-    """Return the provider with this name, or else with this uuid; raises NotFound."""
+    """Return the provider with this name or uuid. Raises NotFound."""
     found = client.list_providers(name=name_or_uuid) if name_or_uuid else []
     if not found and uuidutils.is_uuid_like(name_or_uuid):
         found = client.list_providers(uuid=name_or_uuid)
@@ -84,7 +78,7 @@ def details(
     traits: bool = False,
     usage: bool = False,
 ) -> list[Details]:
-    """Return the owners and the requested details of providers, without reservations."""
+    """Return the owners and the requested details of providers."""
     owners = owner_trait_reader.by_provider(client)
     return [
         Details(
@@ -99,10 +93,7 @@ def details(
 
 
 def reserved(context: Context) -> list[Reserved]:
-    """Return all reservations in the database: first the stored ones, then those of drivers.
-
-    Raises ObjectError, StateError.
-    """
+    """Return all reservations in the database. Raises ObjectError and StateError."""
     fields = ("provider_uuid", "reason", "holder", "since", "expected_end")
     stored = [
         Reserved(**{name: _value(one, name) for name in fields})
@@ -113,9 +104,9 @@ def reserved(context: Context) -> list[Reserved]:
 
 
 def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
-    """Return the names of the reserved providers by uuid; providers without a record are missing.
+    """Return the known names of reserved providers, by uuid.
 
-    Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     uuids = {one.provider_uuid for one in reservations} - {UNKNOWN}
     return {
@@ -126,9 +117,9 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 
 
 def last_seen(context: Context) -> dict[str, Provider]:
-    """Return the providers as driver instances last read them from Placement, by uuid.
+    """Return the providers as last read from Placement, by uuid.
 
-    Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     found: dict[str, Provider] = {}
     for record in ProviderRecordList.get_by_filters(context):
@@ -143,7 +134,7 @@ def last_seen(context: Context) -> dict[str, Provider]:
 def foreign_reservations(context: Context) -> list[ForeignReservation]:
     """Return the reservations by other programs that the operator can end.
 
-    Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     records = map(_record, ProviderRecordList.get_by_filters(context))
     found = (foreign_reservation(one.live, one) for one in records if one and one.live)
@@ -151,10 +142,9 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return a Reserved for each provider of which a driver instance has fully reserved a class.
+    """Return the drivers' reservations without a reason, by provider uuid.
 
-    Its reason is UNSAID. ``classes`` (the fully reserved resource classes) and the result are by
-    provider uuid. Raises ObjectError, StateError.
+    Raises ObjectError and StateError.
     """
     return {
         record.provider_uuid: Reserved(
@@ -167,10 +157,9 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """Return the details with the reservations in the database.
+    """Return the details with reservations.
 
-    For a provider without one, ``reserved_by_others`` has the classes that other programs fully
-    reserve. If ``context`` is None, it has all fully reserved classes. Raises ObjectError,
+    Without a database, all reservations count as those of other programs. Raises ObjectError and
     StateError.
     """
     details = list(providers)

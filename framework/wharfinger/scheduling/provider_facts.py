@@ -1,4 +1,4 @@
-"""Facts about all providers from which the candidates of a request are explained. Pure."""
+"""Facts about providers that explain the candidates of a request. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Capacity of a resource class; its used units and inventory, each None if unknown."""
+    """Capacity, used units and inventory of a resource class; None if unknown."""
 
     capacity: int
     used: int | None = None
@@ -24,26 +24,23 @@ class Stock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts about all providers; keys are provider uuids except where stated.
-
-    - ``with_one_of``: the providers that have any trait of a set, by set of traits.
-    - ``members``: the providers in any aggregate of a set, by set of aggregates.
-    - ``stocks``: by provider and resource class.
-    - ``fitting``: the providers that can give an amount, by class and amount.
-    - ``last_seen``: the providers whose inventories may be outdated.
-    - ``reached``: the roots of the trees that a sharing provider shares with.
-    - ``not_reached``: the number of sharing providers whose trees are unknown.
-    """
+    """Facts about all providers; keys are provider uuids unless stated otherwise."""
 
     providers: Mapping[str, ProviderSummary]
+    #: The providers that have any trait of a set, by set of traits.
     with_one_of: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
+    #: The providers in any aggregate of a set, by set of aggregates.
     members: Mapping[frozenset[str], frozenset[str]] = field(default_factory=dict)
     owners: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     stocks: Mapping[str, Mapping[str, Stock]] = field(default_factory=dict)
+    #: The providers that can give an amount, by class and amount.
     fitting: Mapping[tuple[str, int], frozenset[str]] = field(default_factory=dict)
+    #: The providers whose inventories may be outdated.
     last_seen: frozenset[str] = frozenset()
     reserved: Mapping[str, tuple[Reserved, ...]] = field(default_factory=dict)
+    #: The roots of the trees that a sharing provider shares with.
     reached: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    #: The number of sharing providers whose trees are unknown.
     not_reached: int = 0
 
     def root(self, uuid: str) -> str:
@@ -52,5 +49,5 @@ class Facts:
 
     @property
     def sharing(self) -> frozenset[str]:
-        """Return the uuids of the providers that share resources through aggregates."""
+        """Return the uuids of the sharing providers."""
         return self.with_one_of.get(frozenset([SHARES]), frozenset())

@@ -1,4 +1,4 @@
-"""Find the inventories of all providers in the requested classes, also of unavailable providers."""
+"""Read the inventories of all providers in the requested classes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,13 +17,12 @@ from wharfinger.scheduling.provider_facts import Facts, Stock
 
 #: The largest number of providers that are read one by one.
 LOOKED_AT: Final = 50
-#: The largest number of additional candidate requests: for other amounts, and for other classes of
-#: providers that were read.
+#: The largest number of additional candidate requests of each kind.
 _MOST_REQUESTS: Final = 4
 
 
 class Stocks:
-    """Collects the capacities and usages of all providers in the requested classes."""
+    """Reads the inventories and usages of all providers in the requested classes."""
 
     def __init__(
         self,
@@ -42,8 +41,8 @@ class Stocks:
         self._gone: Final[set[str]] = set()
         self._reads = 0
 
-    def gathered(self) -> Facts:
-        """Return the facts with the inventories found, without deleted providers."""
+    def gather(self) -> Facts:
+        """Read the inventories that are still unknown; return the facts with them."""
         tried = set()
         for kind, amount in self._wanted:
             self._fitting[kind, amount] = self._offered(kind, amount)
@@ -53,12 +52,12 @@ class Stocks:
         remembered = self._remembered()
         unchanged = [one for one in remembered if self._is_as_seen(one)]
         self._request_least(remembered)
-        self._use_stored(unchanged)
+        self._use_last_known(unchanged)
         self._request_other_classes()
         for uuid in self._unknown()[: LOOKED_AT - self._reads]:
             self._read(uuid)
         self._complete(unchanged)
-        last_seen = self._use_stored(remembered)
+        last_seen = self._use_last_known(remembered)
         providers = {
             uuid: one for uuid, one in self._facts.providers.items() if uuid not in self._gone
         }
@@ -107,11 +106,7 @@ class Stocks:
             for kind in stocks.keys() & one.inventories.keys():
                 stocks[kind] = replace(stocks[kind], inventory=one.inventories[kind])
 
-    def _use_stored(self, last_known: Iterable[Provider]) -> frozenset[str]:
-        """Use the last known inventories of providers that certainly have no free unit.
-
-        Return their uuids. Skip providers that were deleted or have newer inventories.
-        """
+    def _use_last_known(self, last_known: Iterable[Provider]) -> frozenset[str]:
         believed = {
             one.uuid: one.inventories
             for one in last_known
@@ -125,7 +120,7 @@ class Stocks:
         return frozenset(believed)
 
     def _has_no_free_unit(self, inventories: Mapping[str, Inventory]) -> bool:
-        """Return whether a provider that Placement did not offer certainly has no free unit."""
+        # This is certain only for a provider that Placement does not offer.
         return all(
             one.is_fully_reserved or one.least == 1
             for kind, one in inventories.items()
@@ -140,7 +135,7 @@ class Stocks:
         )
 
     def _request_other_classes(self) -> None:
-        """Read a few unknown providers, and request their classes to find others like them."""
+        # The classes of a few unknown providers lead to other providers like these.
         asked = {kind for kind, _amount in self._fitting}
         for _ in range(_MOST_REQUESTS):
             unknown = self._unknown()

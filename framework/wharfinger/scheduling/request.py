@@ -13,7 +13,7 @@ from wharfinger.providers import names, ownership
 
 GroupPolicy = Literal["none", "isolate"]
 GROUP_POLICIES: Final[tuple[str, ...]] = get_args(GroupPolicy)
-#: The suffix of the group whose resources may come from several providers of a tree.
+#: The suffix of the group whose resources may come from several providers.
 UNNUMBERED: Final = ""
 #: The pattern of Placement's schema, from microversion 1.33.
 _SUFFIX: Final = re.compile(r"[a-zA-Z0-9_-]{0,64}\Z")
@@ -26,10 +26,10 @@ MAX_AMOUNT: Final = 2**31 - 1
 class RequestGroup:
     """Requested resources, and conditions on the providers that give them.
 
-    The resources of a group with a ``suffix`` come from one provider, those of the group without a
-    suffix from any providers of one tree. ``resources`` are amounts by resource class. The provider
-    must be in at least one aggregate of each set of ``member_of``, and in none of
-    ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider of the tree.
+    With a ``suffix``, one provider gives all resources; without a suffix, several may.
+    ``resources`` are amounts by resource class. A provider is in an aggregate of each set of
+    ``member_of``, and in none of ``forbidden_aggregates``. ``in_tree`` is the uuid of any provider
+    of the tree.
 
     ``owner`` is the owner trait of the providers, by default the one that the group requires. A
     group with neither requests providers without an owner trait. Raises InvalidRequest.
@@ -101,12 +101,12 @@ class RequestGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceRequest:
-    """Groups of resources that each candidate has to satisfy together.
+    """Groups that each candidate has to satisfy together.
 
     The ``group_policy`` "isolate" forbids groups with suffixes to share a provider. Each
-    ``same_subtree`` is a set of suffixes: the provider of one of these groups must be an ancestor
-    of the other groups' providers, or the same provider. ``root`` are conditions on the root
-    provider. ``limit`` is the largest number of candidates. Raises InvalidRequest.
+    ``same_subtree`` is a set of suffixes: one of their providers is an ancestor of the others, or
+    the same provider. ``root`` are conditions on the root provider. ``limit`` is the largest number
+    of candidates. Raises InvalidRequest.
     """
 
     groups: tuple[RequestGroup, ...]
@@ -166,7 +166,7 @@ class ResourceRequest:
             )
 
     def also(self, other: Self) -> Self:
-        """Return this and another request as one.
+        """Return the two requests as one.
 
         This request's group policy and limit take precedence.
         """
@@ -181,7 +181,7 @@ class ResourceRequest:
 
 
 def check_resource(resource_class: str, amount: int) -> None:
-    """Raise InvalidRequest for an invalid name of a resource class, or an invalid amount."""
+    """Raise InvalidRequest for an invalid resource class or amount."""
     if not _RESOURCE_CLASS.match(resource_class) or len(resource_class) > names.MAX_NAME:
         raise invalid(
             "resources",
@@ -194,7 +194,7 @@ def check_resource(resource_class: str, amount: int) -> None:
 
 
 def policy_needed(groups: Iterable[RequestGroup]) -> GroupPolicy | None:
-    """Return "none" for several groups with suffixes, or else None: no policy is needed."""
+    """Return the group policy "none" if the groups need a policy, or else None."""
     return "none" if sum(group.suffix != UNNUMBERED for group in groups) > 1 else None
 
 
@@ -203,13 +203,13 @@ def _is_count(value: object) -> bool:
 
 
 def invalid(key: str, value: object, problem: str) -> InvalidRequest:
-    """Return an InvalidRequest that does not name its source yet; ``about`` adds the source."""
+    """Return an InvalidRequest without a source; ``about`` adds the source."""
     return InvalidRequest(subject=SUBJECT, key=key, value=value, problem=problem)
 
 
 @contextmanager
 def about(subject: str) -> Iterator[None]:
-    """Add the source ``subject``, such as a flavor, to an InvalidRequest without a source."""
+    """Add the source, such as a flavor, to an InvalidRequest without a source."""
     try:
         yield
     except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""Find out which condition of a request excludes each provider tree. Pure."""
+"""Count the trees that each condition of a request excludes. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -11,8 +11,7 @@ from wharfinger.scheduling.explanation import Part, TreeMiss, TreeStage, TreeSte
 from wharfinger.scheduling.provider_facts import Facts
 from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest
 
-#: The suitable providers of each part of the request, by uuid of the tree's root. A part is a group
-#: with a suffix, or one class of the group without a suffix.
+#: The suitable providers of each part of the request, by uuid of the tree's root.
 Within = Mapping[str, Sequence[Collection[str]]]
 _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 
@@ -20,10 +19,7 @@ _ORDER: Final = {step: number for number, step in enumerate(TreeStep)}
 def before_asking(
     request: ResourceRequest, root: TraitConditions, parts: Sequence[Part], facts: Facts
 ) -> list[TreeStage]:
-    """Return one stage for each condition that can be checked without candidates of Placement.
-
-    ``root`` are conditions on root providers.
-    """
+    """Return the stages that need no candidates of Placement."""
     left = frozenset(uuid for uuid in facts.providers if facts.root(uuid) == uuid)
     stages = [TreeStage(TreeStep.ALL, left)]
     if root:
@@ -37,14 +33,14 @@ def before_asking(
         left = frozenset(
             uuid
             for uuid in left
-            if _have_together(group, [there[uuid][number] for number in of_group], facts)
+            if _can_have_all_traits(group, [there[uuid][number] for number in of_group], facts)
         )
         stages.append(TreeStage(TreeStep.TRAITS, left))
     return stages
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """Return, by root, each part's suitable providers that are in its tree or share with it."""
+    """Return, by root, the suitable providers of each part."""
     found: dict[str, list[set[str]]] = {}
     barred = _excluded_roots(request, facts)
     for number, part in enumerate(parts):
@@ -56,7 +52,7 @@ def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Wit
 
 
 def holding(candidates: Iterable[Candidate], facts: Facts, roots: frozenset[str]) -> frozenset[str]:
-    """Return those of the ``roots`` whose trees have a candidate."""
+    """Return the roots whose trees have a candidate."""
     found: set[str] = set()
     for candidate in candidates:
         uuids = set(candidate.allocations).union(*candidate.mappings.values())
@@ -77,7 +73,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return the excluded trees that can serve at least one part, the most suitable first."""
+    """Return the excluded trees that can serve some part, the most suitable first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)
@@ -120,8 +116,9 @@ def _together(request: ResourceRequest) -> RequestGroup | None:
     return None
 
 
-def _have_together(group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts) -> bool:
-    """Return whether a choice of one provider per list has all required traits of the group."""
+def _can_have_all_traits(
+    group: RequestGroup, givers: Sequence[Collection[str]], facts: Facts
+) -> bool:
     choices = [*group.traits.any_of, *(frozenset([one]) for one in group.traits.required)]
     had = {frozenset[int]()}
     for some in givers:

@@ -12,7 +12,7 @@ from wharfinger.scheduling.request import (
 
 
 def encode(request: ResourceRequest) -> Query:
-    """Return the query of GET /allocation_candidates for a request."""
+    """Return the query for a request."""
     return list(_pairs(request))
 
 
@@ -30,10 +30,7 @@ def _pairs(request: ResourceRequest) -> Iterator[tuple[str, str]]:
 
 
 def _group_policy(request: ResourceRequest) -> GroupPolicy | None:
-    """Return the request's group policy, or "none" if at most one of several groups has a suffix.
-
-    Placement 16 could otherwise answer with wrong amounts.
-    """
+    # Otherwise, Placement 16 could answer with wrong amounts.
     several = len(request.groups) > 1
     suffixed = sum(group.suffix != UNNUMBERED for group in request.groups)
     return "none" if several and suffixed < 2 else request.group_policy

@@ -1,4 +1,4 @@
-"""Find the source of each trait and class in a request, and check that Placement knows them."""
+"""Find traits and classes of a request that Placement does not know."""
 
 from collections.abc import Collection, Iterator
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return two lists: the Places of the traits and of the classes in a flavor's request.
+    """Return the places of traits, and those of classes, in a flavor's request.
 
     Raises InvalidRequest.
     """
@@ -47,7 +47,7 @@ def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], li
 
 
 def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> None:
-    """Raise InvalidRequest for a trait or resource class that Placement does not know."""
+    """Raise InvalidRequest for a name that Placement does not know."""
     for problem in unknown(_TRAIT, traits, client.find_traits("")):
         raise problem
     known = client.list_resource_classes() if classes else ()
@@ -56,10 +56,7 @@ def check_known(client: PlacementClient, traits: Named, classes: Named = ()) -> 
 
 
 def unknown(kind: str, named: Named, known: Collection[str]) -> Iterator[InvalidRequest]:
-    """Yield an error for each name that is not in ``known``.
-
-    ``kind`` is "trait" or "resource class".
-    """
+    """Yield an error for each name that is not known."""
     for subject, where, names in named:
         for name in sorted(names):
             if name not in known:

@@ -12,10 +12,10 @@ from oslo_utils import strutils
 class Values:
     """The values that an extra spec accepts.
 
-    ``says`` completes "it has to be ...". ``read`` returns a value in its usual form ("true" for
-    "Yes"), or None for a value that is not accepted.
+    ``read`` returns the usual form of a value, or None for a wrong value.
     """
 
+    #: Completes "it has to be ...".
     says: str
     read: Callable[[str], str | None]
 
@@ -28,7 +28,7 @@ def one_of(*values: str) -> Values:
 
 
 def whole(least: int | None = None, most: int | None = None) -> Values:
-    """Return Values that accept whole numbers from ``least`` to ``most``; None is no limit."""
+    """Return Values that accept whole numbers; None is no limit."""
 
     def read(value: str) -> str | None:
         try:
@@ -44,7 +44,7 @@ def whole(least: int | None = None, most: int | None = None) -> Values:
 
 
 def matching(pattern: str, says: str) -> Values:
-    """Return Values that accept the texts which a regular expression matches as a whole."""
+    """Return Values that accept texts of this pattern."""
     compiled = re.compile(pattern)
     return Values(says, lambda value: value if compiled.fullmatch(value) else None)
 

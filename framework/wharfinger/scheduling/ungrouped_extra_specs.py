@@ -1,6 +1,6 @@
 """Check extra specs, and translate them to resources and traits. Pure.
 
-The keys of groups, such as resources1:VGPU and trait:CUSTOM_FAST, do not belong here.
+Keys of groups, such as resources1:VGPU, do not belong here.
 """
 
 from collections import Counter
@@ -19,9 +19,9 @@ _DEDICATED: Final = ("dedicated", "mixed")
 
 
 def check(key: str, value: str) -> str | None:
-    """Return the value of an extra spec in its usual form; None if the key is not nova's.
+    """Return the usual form of a value; None if the key is not nova's.
 
-    Raises InvalidRequest for an invalid key or value.
+    Raises InvalidRequest.
     """
     spec = known.find(key)
     if spec is None:
@@ -46,10 +46,9 @@ def check(key: str, value: str) -> str | None:
 def asked(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, Asked]]:
-    """Yield the request of each extra spec of a flavor, with its key.
+    """Yield what each extra spec of a flavor requests. Raises InvalidRequest.
 
-    ``values`` are by key. ``cpus`` has, by class (VCPU, PCPU), a key of a group that requests it,
-    and the total amount of all groups. Raises InvalidRequest for contradictions.
+    ``cpus`` are keys and amounts that groups request, by class.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)

@@ -21,22 +21,22 @@ class Surroundings:
 class RequestFilter:
     """A rule that all requests for allocation candidates have to follow.
 
-    A filter overrides only the methods that it needs. Several threads use one filter. A
-    WharfingerError that a filter raises ends the request.
+    Override only the methods that the rule needs. Several threads use one filter. A WharfingerError
+    ends the request.
     """
 
     def __init__(self, surroundings: Surroundings) -> None:
-        """Read the configuration, and send no requests yet; raises ConfigurationError."""
+        """Read the configuration; send no requests. Raises ConfigurationError."""
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with the conditions of this rule added; do not remove conditions."""
+        """Add the conditions of this rule to the request, and remove none."""
         return request
 
     def forget(self) -> None:
-        """Clear cached data of Placement, because Placement has refused the request."""
+        """Clear cached data of Placement."""
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return why a candidate breaks this rule, None if it does not.
+        """Return why a candidate breaks this rule; None if it does not.
 
         ``request`` is the request as sent.
         """

@@ -23,11 +23,7 @@ class ComputeStatusFilter(RequestFilter):
         self._placement: Final = surroundings.placement
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request, which also forbids COMPUTE_STATUS_DISABLED on the root provider.
-
-        Before Placement 1.35, it returns the same request. Raises InvalidRequest if the request
-        requires the trait.
-        """
+        """Forbid the trait on the root provider, if Placement can. Raises InvalidRequest."""
         if _DISABLED in request.root.required:
             raise invalid(
                 "root_required",
@@ -39,7 +35,7 @@ class ComputeStatusFilter(RequestFilter):
         return replace(request, root=request.root & OF_ROOTS)
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a disabled root of the candidate; None without such a root."""
+        """Return a text that names a disabled root; None without one."""
         for uuid in candidate.allocations:
             root = candidate.providers[uuid].root_provider_uuid
             if _DISABLED in candidate.providers[root].traits:

@@ -1,4 +1,4 @@
-"""Load request filters by name from the entry points of installed packages."""
+"""Load request filters by name."""
 
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint
@@ -13,7 +13,7 @@ NAMESPACE: Final = "wharfinger.request_filters"
 
 
 def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestFilter]:
-    """Create the request filters with these names; return them by name, in this order.
+    """Create these request filters; return them by name, in this order.
 
     Raises ConfigurationError, and any WharfingerError of a filter.
     """
@@ -29,11 +29,7 @@ def load(names: Sequence[str], surroundings: Surroundings) -> dict[str, RequestF
 
 
 def find(names: Sequence[str]) -> dict[str, type[RequestFilter]]:
-    """Return the classes of these request filters, by name.
-
-    Raises ConfigurationError for a name that occurs twice, that not exactly one installed package
-    has, or whose class cannot be used.
-    """
+    """Return the classes of these request filters, by name. Raises ConfigurationError."""
     installed = [one.name for one in entry_points(group=NAMESPACE)]
     for name in names:
         if names.count(name) > 1:

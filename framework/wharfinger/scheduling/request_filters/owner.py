@@ -1,4 +1,4 @@
-"""The request filter ``owner``: a group of a request takes only from its owner's providers."""
+"""The request filter ``owner``: each group takes only its owner's resources."""
 
 from dataclasses import replace
 from typing import Final
@@ -34,12 +34,7 @@ class OwnerFilter(RequestFilter):
         self._allows_untagged: Final = section.allows_untagged
 
     def apply(self, request: ResourceRequest) -> ResourceRequest:
-        """Return the request with conditions on owner traits.
-
-        They are as strict as Placement and the length of a URL allow; ``objection`` checks the
-        rest. Raises MicroversionUnsupported for several owners if the server does not map groups to
-        providers.
-        """
+        """Add conditions on owner traits. Raises MicroversionUnsupported."""
         if len({group.owner for group in request.groups if group.resources}) > 1:
             self._placement.require(Feature.MAPPINGS, "a request for several owners' resources")
         known = self._owners.get()
@@ -51,7 +46,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a provider of another owner in the candidate; None if none."""
+        """Return a text that names another owner's provider; None without one."""
         for group in request.groups:
             if not group.resources:
                 continue
@@ -70,7 +65,7 @@ class OwnerFilter(RequestFilter):
     def may_take(self, group: RequestGroup, traits: frozenset[str]) -> bool:
         """Return whether a group may take resources of a provider with these traits.
 
-        Raises ObjectError, StateError.
+        Raises ObjectError and StateError.
         """
         found = ownership.owners(traits)
         if found or group.owner is None:
@@ -78,7 +73,7 @@ class OwnerFilter(RequestFilter):
         return _SHARES in traits or self._takes_untagged(group.owner)
 
     def forget(self) -> None:
-        """Clear the cached owner traits: one may have been deleted."""
+        """Clear the cached owner traits."""
         self._owners.forget()
 
     def _confined(
