@@ -29,9 +29,9 @@ _ERRORS: Final = (
     sdk_exceptions.SDKException,
     ValueError,  # for an invalid URL
 )
-#: The largest number of characters of an error that are shown.
+#: The largest number of characters of a shown error.
 _LONGEST: Final = 1000
-#: The state of an accelerator request that Cyborg is binding: Cyborg may be programming its device.
+#: The state of an accelerator request that Cyborg is binding.
 _BINDING: Final = "BindStarted"
 #: Cyborg's messages if a device refused its image, and if Cyborg has no driver to program a device.
 _REFUSED_BY_DEVICE: Final = "FPGA programming failed"

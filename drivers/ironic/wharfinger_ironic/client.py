@@ -29,7 +29,7 @@ _NO_PROJECT: Final = "wharfinger-lists-all-nodes"
 #: Built-in errors of Python that ironicclient raises for answers that do not come from Ironic.
 _PYTHON_ERRORS: Final = (AttributeError, RuntimeError, TypeError, ValueError)
 _ERRORS: Final = (exc.ClientException, keystone_exceptions.ClientException, *_PYTHON_ERRORS)
-#: The largest number of characters of an error that are shown.
+#: The largest number of characters of a shown error.
 _LONGEST: Final = 1000
 
 _Answer = TypeVar("_Answer")

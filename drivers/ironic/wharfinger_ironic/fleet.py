@@ -11,7 +11,7 @@ from wharfinger_ironic.config import MAX_PAGES
 from wharfinger_ironic.feed import ChangeFeed
 from wharfinger_ironic.node import Node
 
-#: A poll that needs a complete list waits this many times the duration of the last complete list.
+#: The pause of the change feed after a complete list, as a multiple of the list's duration.
 _PAUSE: Final = 10
 
 

@@ -38,5 +38,4 @@ class Node(msgspec.Struct, frozen=True):
         return f"{self.uuid} ({self.name})" if self.name else self.uuid
 
 
-#: The fields that a list of nodes requests.
 FIELDS: Final = Node.__struct_fields__

@@ -6,9 +6,8 @@ from typing import Final
 from wharfinger.exceptions import printable
 from wharfinger_ironic.node import Node
 
-#: The provision states of Ironic (39), each with the reason to reserve a node in this state. The
-#: reason starts with Ironic's name of the state. None: the node is free. An unknown state is a
-#: reason, too.
+#: The provision states of Ironic 39.0, each with the reason to reserve a node in this state. None:
+#: the node is free.
 PROVISION_STATES: Final[dict[str, str | None]] = {
     "available": None,
     # Before ``available``.
@@ -54,7 +53,7 @@ _POWER_REASONS: Final = {
     "error": "its power state is an error",
 }
 
-#: The largest number of characters of a text from Ironic that are shown.
+#: The largest number of characters of a shown text.
 _LONGEST: Final = 200
 
 

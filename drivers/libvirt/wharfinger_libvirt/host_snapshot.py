@@ -13,8 +13,7 @@ from wharfinger_libvirt.connection import Connection, Vanished
 from wharfinger_libvirt.domains import Domain
 from wharfinger_libvirt.nodedev import NodeDevice
 
-#: The largest number of readings before the driver raises an error. Two are enough on a quiet host;
-#: each event between them takes one more.
+#: The largest number of readings. Two are enough on a quiet host.
 MAX_READINGS: Final = 8
 
 _T = TypeVar("_T")
