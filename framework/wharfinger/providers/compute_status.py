@@ -1,4 +1,4 @@
-"""The trait COMPUTE_STATUS_DISABLED of the roots of a disabled service, as in nova."""
+"""The trait COMPUTE_STATUS_DISABLED on the roots of a disabled service."""
 
 from dataclasses import replace
 from typing import Final
@@ -13,20 +13,17 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record) -> bool:
-    """Return whether a record shows that this driver instance has set COMPUTE_STATUS_DISABLED."""
+    """Return whether COMPUTE_STATUS_DISABLED is ours according to the record."""
     return record.claimed_traits >= DISABLED
 
 
 def with_status(root: Provider, *, disabled: bool) -> Provider:
-    """Return the root with COMPUTE_STATUS_DISABLED if ``disabled``, else without it."""
+    """Return the root with or without COMPUTE_STATUS_DISABLED."""
     return replace(root, traits=root.traits | DISABLED if disabled else root.traits - DISABLED)
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return the desired state of a provider whose driver was not called: its present state.
-
-    With ``disabled``, the trait COMPUTE_STATUS_DISABLED is added.
-    """
+    """Return the present state of a provider as desired, without asking its driver."""
     mine = own_view(live, record)
     return DesiredProvider(
         provider=with_status(mine, disabled=True) if disabled else mine,

@@ -1,7 +1,4 @@
-"""Function traits, which show what function a programmable device has.
-
-They have the same names as in Cyborg, so that Cyborg's device profiles can request them.
-"""
+"""Traits that show the function of a programmable device, with the same names in Cyborg."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -22,8 +19,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")
 def function_trait(function: str, vendor: str = "") -> str:
     """Return the trait for a function: CUSTOM_FPGA_FUNCTION_ID_[VENDOR_]FUNCTION.
 
-    Characters other than letters and digits become "_"; a uuid loses its dashes. Raises InvalidName
-    if the function has no letter (A to Z) or digit, or if the trait is too long.
+    Raises InvalidName.
     """
     named = function.replace("-", "") if is_uuid_like(function) else function
     words = [_NOT_IN_NAMES.sub("_", word.upper()).strip("_") for word in (vendor, named)]
@@ -47,7 +43,7 @@ class HeldFunction:
 
     #: The function trait, None if the function is unknown.
     trait: str | None
-    #: The traits of earlier functions of the device.
+    #: Traits of earlier functions of the device.
     stale: frozenset[str] = frozenset()
     #: The uuids of all providers of the device.
     parts: tuple[str, ...] = ()
@@ -55,14 +51,10 @@ class HeldFunction:
     revision: int = 0
 
 
-def reported_since(
+def newer_traits(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """Return the traits of other functions that the device has got since the job programmed it.
-
-    The driver reports them, or another program has set them in Placement. Earlier functions that
-    the driver still reports do not count.
-    """
+    """Return other function traits that a device has got since its job."""
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
     if wanted.mode is PublishingMode.OWN:
@@ -71,13 +63,10 @@ def reported_since(
     return newer - (held.stale & record.claimed_traits)
 
 
-def with_function(
+def with_corrected_traits(
     wanted: DesiredProvider, record: Record, held: HeldFunction, *, superseded: bool
 ) -> DesiredProvider:
-    """Return a device's desired provider with the trait of the function that a job has loaded.
-
-    The traits of earlier functions are removed; if the job is ``superseded``, this trait, too.
-    """
+    """Return the desired provider of a device with corrected function traits."""
     mine = wanted.provider
     known = {held.trait} if held.trait else set[str]()
     is_own = wanted.mode is PublishingMode.OWN
@@ -95,24 +84,20 @@ def with_functions(
     records: Mapping[str, Record],
     instance_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Return the desired providers with function traits, and uuids of those with superseded jobs.
-
-    ``functions`` are the functions that jobs have loaded. A job is superseded if the device has got
-    another function since, or was replaced.
-    """
+    """Correct function traits of desired providers; also return uuids whose jobs are obsolete."""
     mine = {
         uuid: held
         for uuid, held in functions.items()
         if (wanted := desired.get(uuid)) and wanted.stated
     }
     since = {
-        uuid: reported_since(desired[uuid], live.get(uuid), records.get(uuid, NO_RECORD), held)
+        uuid: newer_traits(desired[uuid], live.get(uuid), records.get(uuid, NO_RECORD), held)
         for uuid, held in mine.items()
     }
     new = {uuid for uuid in mine if uuid in live and instance_trait not in live[uuid].traits}
     superseded = new.union(uuid for uuid, reported in since.items() if reported)
     changed = {
-        uuid: with_function(
+        uuid: with_corrected_traits(
             desired[uuid],
             records.get(uuid, NO_RECORD),
             held,
@@ -128,7 +113,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return the records, with the function traits that jobs have set added to ``applied``."""
+    """Return the records with the function traits that jobs have set."""
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
         for uuid, function in held.items()

@@ -1,7 +1,4 @@
-"""Fights: another program repeatedly undoes what a driver instance writes.
-
-The record of a provider counts how often each value was undone.
-"""
+"""Detect that another program repeatedly undoes the writes of a driver instance."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
@@ -14,7 +11,7 @@ from wharfinger.providers.ownership import NOVA, is_instance_trait
 from wharfinger.providers.provider import Provider, PublishingMode
 from wharfinger.providers.provider_record import Record, Undone
 
-#: It is a fight if a value was undone in this number of cycles, and the count has not ended since.
+#: A value that was undone in this many cycles is fought over.
 CYCLES: Final = 3
 _TRAIT: Final = "trait "
 
@@ -22,11 +19,7 @@ _TRAIT: Final = "trait "
 def note_undone(
     record: Record, live: Provider, after: Provider, *, is_full_cycle: bool
 ) -> Mapping[str, Undone]:
-    """Return the values that another program has undone, with new counts, for the record.
-
-    A value is undone if Placement had it after our last write and has another one now, and the
-    planned provider (``after``) has it again.
-    """
+    """Return the values of ours that another program has undone, with counts."""
     left = record.live
     if left is None or (left is live and not record.undone):
         return record.undone
@@ -47,16 +40,12 @@ def note_undone(
 
 
 def fights(record: Record) -> dict[str, Undone]:
-    """Return the values of a provider over which there is a fight, by name."""
+    """Return the values over which there is a fight, by name."""
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 
 def has_to_wait(planned: Record, live: Provider, after: Provider) -> bool:
-    """Return whether a write of a provider has to wait for the next full cycle, due to a fight.
-
-    The write would store the record ``planned``. A write that adds a full reservation or
-    COMPUTE_STATUS_DISABLED does not wait.
-    """
+    """Return whether a fight delays a write until the next full cycle."""
     reserves = any(
         one.is_fully_reserved and not live.inventories[name].is_fully_reserved
         for name, one in after.inventories.items()
@@ -67,12 +56,12 @@ def has_to_wait(planned: Record, live: Provider, after: Provider) -> bool:
 
 
 def has_begun(before: Record, after: Record) -> bool:
-    """Return whether record ``after`` has a fight over a value for which ``before`` has none."""
+    """Return whether a fight is new in the second record."""
     return not fights(after).keys() <= fights(before).keys()
 
 
 def description(uuid: str, record: Record, instance: str) -> str:
-    """Return a message about the fights over a provider, with the values and a remedy."""
+    """Return a message for operators about the fights over a provider."""
     provider = record.live or record.applied
     writer, remedy = writer_and_remedy(record)
     values = "; ".join(
@@ -89,7 +78,7 @@ def description(uuid: str, record: Record, instance: str) -> str:
 
 
 def writer_and_remedy(record: Record) -> tuple[str, str]:
-    """Return the name of the program that probably undoes our writes, and a remedy, as texts."""
+    """Return the program that probably undoes our writes, and a remedy."""
     provider = record.live or record.applied
     is_overlay = record.mode is PublishingMode.OVERLAY
     if provider and provider.parent_uuid is None and NOVA in provider.traits:

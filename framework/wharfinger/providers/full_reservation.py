@@ -1,7 +1,4 @@
-"""Full reservations: their ``reserved`` figures, and which of them other programs have set.
-
-An inventory with ``reserved == total`` has no free units.
-"""
+"""Full reservations of providers, ours and those of other programs."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -14,10 +11,7 @@ _Value = TypeVar("_Value")
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    """Return the inventories with ``reserved == total`` in every class.
-
-    Placement accepts this from microversion 1.26.
-    """
+    """Return the inventories with ``reserved == total`` in every class."""
     return {
         name: replace(inventory, reserved=inventory.total)
         for name, inventory in inventories.items()
@@ -25,7 +19,7 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
 
 
 def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
-    """Return the classes that are fully reserved, but not by us according to our record."""
+    """Return the classes that another program has fully reserved."""
     full = [name for name, inventory in live.items() if inventory.is_fully_reserved]
     return frozenset(
         name for name in full if name not in record.own_reserved and name not in record.claimed_full
@@ -33,25 +27,18 @@ def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
 
 
 def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
-    """Return the ``reserved`` figures that end another program's full reservation, by class.
-
-    These are the figures that the driver reported last.
-    """
+    """Return the ``reserved`` figures that end another program's full reservation, by class."""
     ours = record.applied.inventories if record.applied else {}
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
 
 
 def release_command(uuid: str) -> str:
-    """Return the command that ends another program's full reservation of a provider of ours."""
+    """Return the command that ends another program's full reservation."""
     return f"wharfinger provider release {uuid} --foreign"
 
 
 def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
-    """Return the ``reserved`` figures that end our full reservation, by class.
-
-    The figure of a fully reserved class is that in the record. Without one, and for other classes,
-    it is the present figure. Classes that another program has fully reserved are left out.
-    """
+    """Return the ``reserved`` figures that end our full reservation, by class."""
     others, left = foreign(live, record), record.left
     return {
         name: record.own_reserved.get(name, inventory.reserved)
@@ -63,10 +50,7 @@ def own_reserved(live: Mapping[str, Inventory], record: Record) -> dict[str, int
 
 
 def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventory]:
-    """Return the inventories with the restored ``reserved`` figures.
-
-    Classes that another program has fully reserved stay as they are.
-    """
+    """Return the inventories without our full reservation."""
     figures = own_reserved(live, record)
     return {
         name: replace(inventory, reserved=min(figures[name], inventory.total))
@@ -77,13 +61,10 @@ def release(live: Mapping[str, Inventory], record: Record) -> dict[str, Inventor
 
 
 def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
-    """Return the record after the end of our full reservation, which left these inventories.
-
-    Without the released figures in ``applied``, a later full reservation by another program would
-    look like ours.
-    """
+    """Return the record after the end of our full reservation."""
     applied = record.applied
     if applied is not None:
+        # With the old figures, a later full reservation by another program would look like ours.
         ours = {
             name: replace(inventory, reserved=min(inventories[name].reserved, inventory.total))
             if name in inventories and inventory.is_fully_reserved
@@ -95,10 +76,7 @@ def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes whose figure to restore is not the same in all records of a provider.
-
-    Each record is that of another driver instance or host.
-    """
+    """Return the classes for which records of one provider restore different figures."""
     return frozenset(
         name
         for record in records

@@ -10,7 +10,7 @@ from wharfinger.providers.names import check_resource_class
 
 #: Placement's limit for total, reserved, min_unit, max_unit and step_size.
 MAX_INT: Final = 0x7FFFFFFF
-#: Placement's limit for allocation_ratio, which is that of a FLOAT in databases.
+#: Placement's limit for allocation_ratio.
 MAX_RATIO: Final = 3.40282e38
 
 
@@ -18,11 +18,8 @@ MAX_RATIO: Final = 3.40282e38
 class Inventory:
     """Inventory of one resource class of a provider, in units of the class.
 
-    The fields, defaults and limits are those of the Placement API. ``reserved`` may equal
-    ``total``: then no unit is free (microversion 1.26).
-
-    Raises InvalidInventory for values that Placement cannot store. ``check`` finds values that
-    contradict each other.
+    The fields and defaults are those of the Placement API. With ``reserved == total``, no unit is
+    free. Raises InvalidInventory for values that Placement cannot store.
     """
 
     total: int
@@ -67,20 +64,17 @@ class Inventory:
 
     @property
     def capacity(self) -> float:
-        """Return the number of units that can be allocated, as Placement computes it."""
+        """Return the largest sum of allocations, in units."""
         return (self.total - self.reserved) * self.allocation_ratio
 
     @property
     def least(self) -> int:
-        """Return the smallest amount that can be allocated: min_unit, rounded up to a full step."""
+        """Return the smallest amount that can be allocated."""
         return -(-self.min_unit // self.step_size) * self.step_size
 
     @classmethod
     def from_mapping(cls, record: Mapping[str, Any]) -> Self:
-        """Return the inventory in a dict, as nova's drivers return it.
-
-        Raises InvalidInventory if ``total`` is missing, a key is unknown, or a figure is invalid.
-        """
+        """Convert a dict in the format of the Placement API. Raises InvalidInventory."""
         unknown = sorted(map(str, set(record) - _FIELDS))
         if unknown:
             known = ", ".join(sorted(_FIELDS))
@@ -90,7 +84,7 @@ class Inventory:
         return cls(**record)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a dict in the format of the Placement API and of nova's drivers."""
+        """Return a dict in the format of the Placement API."""
         return asdict(self)
 
 
@@ -103,10 +97,9 @@ def check_inventories(
     inventories: Mapping[str, Inventory | Mapping[str, Any]],
     there: Mapping[str, Inventory] = MappingProxyType({}),
 ) -> dict[str, Inventory]:
-    """Return the valid inventories of a provider by resource class; plain dicts are converted.
+    """Check the inventories of a provider, and convert dicts.
 
-    An inventory that is equal to the present one (``there``) may contradict itself. Raises
-    InvalidInventory or InvalidName with the provider (``where``) and the class.
+    Raises InvalidInventory and InvalidName.
     """
     if not isinstance(inventories, Mapping):
         raise InvalidInventory(

@@ -1,7 +1,4 @@
-"""Check names, uuids and reasons of reservations, and derive uuids from names.
-
-In errors, ``where`` is the name of the provider, and ``kind`` that of the checked value.
-"""
+"""Check names, uuids and reasons of reservations, and derive uuids from names."""
 
 import re
 import uuid as uuid_module
@@ -15,31 +12,29 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import InvalidName
 
-#: The limits of Placement's schemas: names with CUSTOM_ have upper case letters, digits and
-#: underscores, at most 255 characters; provider names have at most 200.
+#: The limits of Placement's schemas.
 MAX_NAME: Final = 255
 MAX_PROVIDER_NAME: Final = 200
 _CUSTOM: Final = re.compile(r"CUSTOM_[A-Z0-9_]+\Z")
 _STANDARD_TRAITS: Final = frozenset(os_traits.get_traits())
 _STANDARD_CLASSES: Final = frozenset(os_resource_classes.STANDARDS)
 
-#: Namespace of the uuids that are derived from the names of roots, which are unique in Placement.
-#: Each attempt to create a root uses the same uuid, so the creation can be repeated.
+#: Namespace for uuids of roots. They are derived, so a creation can be repeated.
 _ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
 
 
 def check_trait(name: str, where: str = "") -> str:
-    """Return the name if it is a standard or CUSTOM_ trait, else raise InvalidName."""
+    """Return a valid standard or custom trait. Raises InvalidName."""
     return _check("trait", name, _STANDARD_TRAITS, "os-traits", where)
 
 
 def check_resource_class(name: str, where: str = "") -> str:
-    """Return the name if it is a standard or CUSTOM_ resource class, else raise InvalidName."""
+    """Return a valid standard or custom resource class. Raises InvalidName."""
     return _check("resource class", name, _STANDARD_CLASSES, "os-resource-classes", where)
 
 
 def check_provider_name(name: str) -> str:
-    """Return the name if it has 1 to 200 printable characters, else raise InvalidName."""
+    """Return a valid provider name. Raises InvalidName."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise _invalid("provider", name, f"must have 1 to {MAX_PROVIDER_NAME} characters")
@@ -49,7 +44,7 @@ def check_provider_name(name: str) -> str:
 
 
 def check_reason(reason: str, where: str = "") -> str:
-    """Return the reason of a reservation; raise InvalidName if it is empty or unprintable."""
+    """Return a valid reason of a reservation. Raises InvalidName."""
     reason = plain(reason)
     if not isinstance(reason, str) or not reason or not reason.isprintable():
         problem = "must be printable text, and not empty"
@@ -58,7 +53,7 @@ def check_reason(reason: str, where: str = "") -> str:
 
 
 def check_uuid(value: str, kind: str = "uuid") -> str:
-    """Return a uuid in its canonical form; raise InvalidName for anything else."""
+    """Return a uuid in its canonical form. Raises InvalidName."""
     try:
         return _canonical_uuid(plain(value))
     except (ValueError, AttributeError, TypeError):
@@ -66,13 +61,13 @@ def check_uuid(value: str, kind: str = "uuid") -> str:
 
 
 def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[str]:
-    """Return aggregate uuids in their canonical form; raise InvalidName for anything else."""
+    """Return aggregate uuids in their canonical form. Raises InvalidName."""
     kind = f"{where}: aggregate" if where else "aggregate"
     return frozenset(check_uuid(aggregate, kind) for aggregate in several(aggregates, kind))
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return names as a set; raise InvalidName if they are not a list or set of names."""
+    """Return several names as a set. Raises InvalidName."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))
@@ -82,22 +77,19 @@ def several(names: Iterable[str], kind: str) -> frozenset[str]:
 
 
 def plain(name: str) -> str:
-    """Return a string of a derived type as a plain string, and anything else unchanged."""
+    """Convert a string of a derived type to a plain string."""
     # Only plain strings can be stored and sent. str() would call a method of the derived type.
     return str.__str__(name) if isinstance(name, str) and type(name) is not str else name
 
 
 @lru_cache(maxsize=65536)
 def root_uuid(name: str) -> str:
-    """Return the uuid for a root whose driver gives no uuid.
-
-    If the name is a uuid, return it in its canonical form; otherwise derive a uuid from the name.
-    """
+    """Derive the uuid of a root from its name."""
     return _canonical_uuid(name) if is_uuid_like(name) else str(uuid_module.uuid5(_ROOTS, name))
 
 
 def child_uuid(parent_uuid: str, name: str) -> str:
-    """Return the uuid for a child whose driver gives no uuid, derived from the parent and name."""
+    """Derive the uuid of a child from the uuid of its parent and its name."""
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
 
 

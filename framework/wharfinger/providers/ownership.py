@@ -1,8 +1,4 @@
-"""Ownership of providers.
-
-Every published provider has exactly one owner trait. A provider with the trait of another owner is
-never written.
-"""
+"""Ownership of resource providers, which owner traits show."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -30,17 +26,14 @@ _OWNER: Final = re.compile(r"(OWNER_|CUSTOM_OWNER_)[A-Z0-9_]+\Z")
 class Publisher:
     """A driver instance, with the traits that mark its providers."""
 
-    #: The name of the driver instance.
     instance: str
     #: The owner trait of all its providers.
     owner: str
-    #: Whether the instance adopts every provider that matches the report of its driver.
+    #: Whether the instance adopts all providers that match the report of its driver.
     adopts_matching: bool = False
     #: The uuids of the providers that the operator has named for adoption.
     adopts: frozenset[str] = frozenset()
-    #: The owner trait and the trait of the driver instance: the instance trait,
-    #: CUSTOM_WHARFINGER_<INSTANCE>. One write sets both. By the instance trait, one request lists
-    #: all providers of the instance.
+    #: The owner trait, and the instance trait CUSTOM_WHARFINGER_<INSTANCE>.
     traits: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -52,16 +45,16 @@ class Standing(Enum):
     """Relation of a provider in Placement to a driver instance."""
 
     OURS = auto()
-    #: The provider is ours, but still has the former owner trait of this instance.
+    #: Ours, with the former owner trait of this instance.
     OURS_FORMER_OWNER = auto()
-    #: The provider has our owner trait or none, and nothing proves that this instance created it.
+    #: No other owner, but nothing proves that this instance created the provider.
     UNPROVEN = auto()
-    #: The provider has the trait of another owner.
+    #: Another owner has the provider.
     FOREIGN = auto()
 
 
 def check_owner(name: str) -> str:
-    """Return the name if it is an owner trait, else raise InvalidName."""
+    """Return a valid owner trait. Raises InvalidName."""
     if not _OWNER.match(name):
         raise InvalidName(
             kind="owner trait",
@@ -72,7 +65,7 @@ def check_owner(name: str) -> str:
 
 
 def instance_trait(instance: str) -> str:
-    """Return the trait of a driver instance, which all its providers have."""
+    """Return the trait that marks the providers of a driver instance."""
     return check_trait(os_traits.normalize_name(f"wharfinger_{instance}"))
 
 
@@ -87,7 +80,7 @@ def owners(traits: Iterable[str]) -> frozenset[str]:
 
 
 def standing(provider: Provider, publisher: Publisher, record: Record) -> Standing:
-    """Return the relation of a provider to a driver instance; ``record`` is the instance's."""
+    """Return the relation of a provider to a driver instance."""
     found, mark = owners(provider.traits), instance_trait(publisher.instance)
     if not found <= {publisher.owner}:
         is_own = record.mode is PublishingMode.OWN
@@ -102,31 +95,24 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
-    """Return whether a driver instance publishes the provider with these traits.
-
-    An instance trait, or ``applied`` in the instance's ``record``, shows this. Return False if the
-    provider has got another owner trait since.
-    """
+    """Return whether a driver instance publishes the provider with these traits."""
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
     return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
 
 
-def has_fallen(known: Provider | None, live: Provider) -> bool:
-    """Return whether a provider has a lower generation than we know: it was created anew."""
+def was_created_again(known: Provider | None, live: Provider) -> bool:
+    """Return whether the generation shows that a provider was created again."""
     if known is None or known.generation is None or live.generation is None:
         return False
     return live.generation < known.generation
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record; if another program has created the provider anew, without its claims.
-
-    The claims are ``applied`` and ``intended``.
-    """
+    """Return the record; drop its values if another program created the provider again."""
     if (
         live is None
-        or not has_fallen(record.live, live)
+        or not was_created_again(record.live, live)
         or record.mode is not PublishingMode.OWN
         or instance_trait(publisher.instance) in live.traits
     ):
@@ -135,7 +121,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the traits of other driver instances, or none if ``traits`` has that of ours."""
+    """Return the traits of other driver instances, if they alone mark a provider."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 
@@ -146,11 +132,7 @@ def adopts(
     wanted: DesiredProvider,
     dropped: Collection[str] = frozenset(),
 ) -> bool:
-    """Return whether a driver instance adopts a provider that it did not create.
-
-    The configuration or the operator must allow the adoption. There must be no trait of another
-    owner or driver instance, and no ``obstacles``.
-    """
+    """Return whether a driver instance may adopt an existing provider."""
     return (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
         and owners(live.traits) <= {publisher.owner}
@@ -160,15 +142,12 @@ def adopts(
 
 
 def is_overlaid(record: Record) -> bool:
-    """Return whether another program created the provider, and this instance only added to it."""
+    """Return whether this instance only adds to a provider of another program."""
     return record.applied is not None and record.mode is PublishingMode.OVERLAY
 
 
 def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
-    """Return whether a provider is another program's: we only overlay it, or it is not ours.
-
-    Return False if the operator has named the provider for adoption.
-    """
+    """Return whether a provider belongs to another program."""
     record = without_lost(record, live, publisher)
     is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
     return live.uuid not in publisher.adopts and (is_overlaid(record) or not is_ours)
@@ -177,7 +156,7 @@ def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
 def is_adoption(
     publisher: Publisher, live: Provider, wanted: DesiredProvider, record: Record
 ) -> bool:
-    """Return whether the driver wants to own a provider that is UNPROVEN, or overlaid so far."""
+    """Return whether publishing the provider would adopt it."""
     if wanted.mode is not PublishingMode.OWN:
         return False
     found = standing(live, publisher, record)
@@ -185,11 +164,7 @@ def is_adoption(
 
 
 def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: bool) -> bool:
-    """Return whether the reason of an adopted provider's full reservation is known.
-
-    Then the reservation need not be kept. Either our driver reserves the provider, too, or the
-    provider is a node of nova's IronicDriver, which sets the figure and overwrites an operator's.
-    """
+    """Return whether an adopted provider's full reservation need not be kept."""
     is_bare_metal = live.parent_uuid is None and all(
         name.startswith(orc.CUSTOM_NAMESPACE) and inventory.total == 1
         for name, inventory in live.inventories.items()
@@ -201,11 +176,7 @@ def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: 
 def obstacles(
     live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
 ) -> Iterator[str]:
-    """Yield the reasons why a provider cannot be adopted, as texts.
-
-    The driver has to report the same uuid, name, parent and resource classes (except those in
-    ``dropped``). A root with VCPU cannot be adopted.
-    """
+    """Yield the reasons why a provider cannot be adopted."""
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
     for what, there, here in (

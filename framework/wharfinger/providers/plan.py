@@ -1,4 +1,4 @@
-"""A plan: the steps that turn the present state of Placement into the desired state."""
+"""Plans: the steps that give Placement the desired state."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One write to one provider, or a reshape of several."""
+    """One write to Placement."""
 
     verb: ClassVar[str]
     uuid: str
@@ -38,13 +38,13 @@ class Step:
         return (self.uuid,)
 
     def result(self, provider: Provider | None) -> Provider | None:
-        """Return the provider after the step; ``provider`` is its state before."""
+        """Return the provider after the step."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateProvider(Step):
-    """Create a provider without inventories, traits and aggregates."""
+    """Create an empty provider."""
 
     verb = "create"
     parent_uuid: str | None
@@ -68,7 +68,7 @@ class _Change(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpdateProvider(_Change):
-    """Rename a provider, or give it another parent (microversion 1.37)."""
+    """Rename a provider, or give it another parent."""
 
     verb = "update"
     before: Identity
@@ -130,10 +130,9 @@ class SetInventories(_Change):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reshape(Step):
-    """Move inventories and allocations between the providers of a tree, in one request."""
+    """Change inventories and allocations in one request."""
 
     verb = "reshape"
-    #: The change of the inventories of each provider.
     inventories: tuple[SetInventories, ...]
     #: The allocations that the driver has edited.
     allocations: Allocations
@@ -146,7 +145,7 @@ class Reshape(Step):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteProvider(Step):
-    """Delete a provider that has no allocations and no children."""
+    """Delete a provider."""
 
     verb = "delete"
 
@@ -172,28 +171,27 @@ class ForeignReservation:
     name: str
     #: The fully reserved resource classes.
     classes: frozenset[str]
-    #: Whether the operator can end the reservation: our instance publishes one of the classes.
+    #: Whether the operator can end the reservation.
     is_releasable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreePlan:
-    """Plan of one tree, or of two trees between which a provider moves."""
+    """Plan of one tree, or of trees between which providers move."""
 
-    #: The root of the tree; of two trees, the root of the tree to which a provider moves.
+    #: The root of the tree; of several trees, the root of one to which a provider moves.
     root_uuid: str
     #: The steps, in an order that is safe to apply and to interrupt.
     steps: tuple[Step, ...] = ()
-    #: The providers that the steps change, as Placement has them now, by uuid.
+    #: The providers that the steps change, by uuid, as Placement has them now.
     live: Mapping[str, Provider] = field(default_factory=dict)
-    #: The records to store after the steps, by provider uuid; None: delete the record. All
-    #: providers that the steps change are among them.
+    #: The records to store after the steps, by provider uuid; None: delete the record.
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
     foreign: tuple[ForeignReservation, ...] = ()
-    #: The uuids of providers that are removed, or fully reserved, since their backend lacks them.
+    #: The uuids of providers that the steps remove or reserve, since their backend lacks them.
     gone: frozenset[str] = frozenset()
-    #: The errors that keep providers of the tree from being published.
+    #: The errors that prevent the publishing of providers.
     problems: tuple[WharfingerError, ...] = ()
 
 
@@ -223,5 +221,5 @@ class Plan:
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:
-        """Return all errors of the cycle and of its trees."""
+        """Return all errors of the cycle."""
         return (*self.errors, *(one for tree in self.trees for one in tree.problems))

@@ -1,4 +1,4 @@
-"""Facts of a cycle for the planner, and the draft of the plan of one tree."""
+"""Facts for the planner, and drafts of the plans of trees."""
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -28,48 +28,46 @@ REPLACED: Final = "absent, and another provider offers its resources"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanFacts:
-    """Facts about all trees of a cycle, besides their providers and records.
+    """Facts of a cycle for the planner.
 
-    Mappings are by provider uuid, and sets contain such uuids, unless a comment says otherwise.
+    Mappings and sets are by provider uuid.
     """
 
     publisher: Publisher
     #: In seconds since the epoch.
     now: float = 0.0
-    #: Whether this is a full cycle, with a complete listing. Other cycles remove no provider.
+    #: Whether this is a full cycle. Other cycles remove no provider.
     is_listing: bool = False
-    #: Providers that stored reservations keep fully reserved, whatever the driver reports.
+    #: Providers that stored reservations keep fully reserved.
     held: Set[str] = frozenset()
-    #: Detached children that stay roots, although the driver wants them below a root; with the
-    #: holder of the reservation of each.
+    #: Detached children that stay roots, with the holder of the reservation of each.
     detached: Mapping[str, str] = field(default_factory=dict)
-    #: Providers that have allocations, and are absent, are to be adopted, or change their owner.
+    #: Providers with allocations, if the plan depends on that.
     allocated: Set[str] = frozenset()
-    #: Providers in Placement that have names of desired providers, by name.
+    #: Providers in Placement with the names of desired providers, by name.
     name_owners: Mapping[str, Provider] = field(default_factory=dict)
     reshapes: Reshapes = field(default_factory=dict)
 
     # About removals:
-    #: For how many seconds complete listings must have lacked a provider.
+    #: Seconds for which complete listings must have lacked a provider.
     removal_delay: float = 0.0
-    #: Whether some nodes could not be read: absent children may have moved to such a node.
+    #: Whether absent children may have moved to a node that could not be read.
     children_may_be_elsewhere: bool = False
-    #: Whether the root of such a node is unknown: an absent root may be the root of that node.
+    #: Whether absent roots may be the roots of nodes that could not be read.
     roots_may_be_elsewhere: bool = False
     #: Providers with children that the planner does not know.
     parents: frozenset[str] = frozenset()
-    #: Whether too many providers are absent at once, so that none is removed or reserved.
+    #: Whether too many providers are absent at once, so none is removed.
     withheld: bool = False
     #: The moment of the listing, None if it is unknown.
     uptime: Uptime | None = None
-    #: Reasons to keep absent providers: the driver still has the provider when asked for it alone,
-    #: or does not answer.
+    #: Reasons to keep absent providers.
     kept: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class TreeDraft:
-    """The steps of one tree, its new records, and the facts that decide on them.
+    """Draft of the plan of a tree.
 
     Mappings are by provider uuid.
     """
@@ -95,7 +93,7 @@ class TreeDraft:
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
     foreign: list[ForeignReservation] = field(default_factory=list)
-    #: Providers that are removed, or fully reserved, since their backend lacks them.
+    #: Providers to remove or reserve, since their backend lacks them.
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
     #: Providers that another program has to create again.
@@ -110,10 +108,7 @@ class TreeDraft:
         return uuid in self.facts.detached and uuid in self.live
 
     def proven_record(self, uuid: str) -> Record:
-        """Return our record of a provider, without its claims if the provider is UNPROVEN.
-
-        The claims are ``applied`` and ``intended``.
-        """
+        """Return our record of a provider, without unproven values."""
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
             return record
@@ -125,14 +120,11 @@ class TreeDraft:
         return standing(live, self.facts.publisher, self.record(live.uuid))
 
     def is_ours(self, live: Provider) -> bool:
-        """Return whether a provider is ours. It may still have our former owner trait."""
+        """Return whether a provider belongs to this driver instance."""
         return self.standing(live) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
-        """Store a provider's new record, and add the steps from ``before`` to ``after``.
-
-        If ``before`` is None, the provider is created.
-        """
+        """Add a provider's new record, and the steps that change the provider."""
         self.records[after.uuid] = record
         if before == after:
             return
@@ -154,7 +146,7 @@ class TreeDraft:
             )
 
     def note_missing(self, uuid: str, record: Record) -> None:
-        """Note that another program has to create a provider again, and keep our record of it."""
+        """Note that another program has to create a provider again."""
         self.missing.add(uuid)
         live = record.live and replace(record.live, generation=None, inventories={})
         self.records[uuid] = replace(record, live=live)
@@ -165,17 +157,13 @@ class TreeDraft:
             self.foreign.append(found)
 
     def leave(self, uuid: str) -> None:
-        """Plan no change of a provider, and store its present state in our record."""
+        """Leave a provider unchanged, and record its present state."""
         if uuid in self.live:
             record, live = self.proven_record(uuid), self.live[uuid]
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
-        """Store the ``absence`` of an absent provider, which stays for now.
-
-        With a ``reason`` or a stored reservation, fully reserve the provider; otherwise plan no
-        change of it.
-        """
+        """Keep an absent provider for now, and reserve it fully if necessary."""
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
         if reason or (live.uuid in self.facts.held and self.is_ours(live)):
@@ -190,7 +178,7 @@ class TreeDraft:
         self.change(live, after, record)
 
     def waiting(self, live: Provider, planned: Record) -> Record:
-        """Return the record to store while the write of a provider waits for a later cycle."""
+        """Return the record of a provider whose write waits for a later cycle."""
         return replace(
             _seen(self.record(live.uuid), live),
             reservations=planned.reservations,
@@ -201,7 +189,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return the classes that another program has fully reserved, with the provider, or None."""
+    """Return the full reservation of a provider by another program, or None."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None

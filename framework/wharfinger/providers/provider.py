@@ -9,7 +9,7 @@ from wharfinger.providers.inventory import Inventory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
-    """One resource provider at one moment: as read from Placement, as desired, or as written."""
+    """A resource provider as read from Placement, as desired, or as written."""
 
     uuid: str
     name: str
@@ -25,13 +25,11 @@ class Provider:
 class PublishingMode(StrEnum):
     """Whether this driver instance creates a provider, or adds to another program's provider."""
 
-    #: We create and update the provider, and delete it when its backend no longer has it.
+    #: This instance creates, updates and deletes the provider.
     OWN = "own"
-    #: Another program (nova-compute, Cyborg's conductor) creates the provider. We add only the
-    #: owner trait, the reservation and the traits that the driver reports.
+    #: Another program creates the provider. This instance only adds traits and reservations.
     OVERLAY = "overlay"
-    #: Only for ``ProviderTree.set_publishing_mode``, which replaces it: by overlay if another
-    #: program has created the provider, else by own.
+    #: Overlay for a provider of another program, else own. Only ``set_publishing_mode`` takes it.
     AUTO = "auto"
 
 
@@ -41,10 +39,9 @@ class DesiredProvider:
 
     provider: Provider
     mode: PublishingMode = PublishingMode.OWN
-    #: The driver's reasons to reserve the provider fully; none: not reserved.
+    #: The driver's reasons to reserve the provider fully.
     reservations: tuple[str, ...] = ()
-    #: Whether the driver has set anything on the provider. If not, the provider is in the tree only
-    #: because Placement has it, and another owner may publish it.
+    #: Whether the driver has set anything on the provider.
     stated: bool = True
     #: Whether the driver has set the inventories.
     reported: bool = False

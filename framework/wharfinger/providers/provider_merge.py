@@ -1,7 +1,6 @@
-"""Merge of one desired provider with its present state in Placement.
+"""Merge a desired provider with its present state in Placement.
 
-Values that other programs have set stay. Values that this driver instance has set are removed when
-the driver no longer wants them.
+Values of other programs stay.
 """
 
 from collections.abc import Collection
@@ -14,10 +13,7 @@ from wharfinger.providers.provider_record import Record
 
 
 def own_view(live: Provider, record: Record) -> Provider:
-    """Return a provider in Placement as its driver knows it: without our full reservation.
-
-    Unless we overlay the provider, it has the name that we gave it.
-    """
+    """Return a provider in Placement as its driver knows it."""
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))
     applied = record.applied
@@ -33,10 +29,7 @@ def merge(
     record: Record,
     dropped: Collection[str] = frozenset(),
 ) -> tuple[Provider, Record]:
-    """Return a provider as the plan shall leave it, and its new record.
-
-    ``dropped`` are classes that the driver has moved to another provider: they are removed.
-    """
+    """Return a provider as the plan shall leave it, and its new record."""
     mine, publisher = wanted.provider, facts.publisher
     is_own = wanted.mode is PublishingMode.OWN
     there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)

@@ -1,7 +1,4 @@
-"""Record of a provider, which a driver instance stores between cycles.
-
-The record shows which values this instance has set, so that plans keep values of other programs.
-"""
+"""Records that show which values of providers a driver instance has set."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +12,7 @@ from wharfinger.providers.provider import Provider, PublishingMode
 
 @dataclass(frozen=True, slots=True)
 class Uptime:
-    """A moment, in seconds since the boot with this id (CLOCK_BOOTTIME)."""
+    """A moment, in seconds since a boot of the machine."""
 
     boot_id: str
     seconds: float
@@ -27,23 +24,20 @@ class Absence:
 
     #: For display, in seconds since the epoch.
     since: float
-    #: For the duration. None in a record of an old release, and on a machine without a boot id.
+    #: For the duration, None if it is unknown.
     uptime: Uptime | None = None
 
     def seconds_until(self, now: Uptime | None) -> float | None:
-        """Return for how many seconds the provider has been absent, until ``now``.
-
-        Return None if the moments cannot be compared, for example after a reboot.
-        """
+        """Return the seconds of absence until ``now``, or None if they are unknown."""
         first = self.uptime
         if first is None or now is None or first.boot_id != now.boot_id:
             return None
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the absence has lasted at least ``delay`` seconds, and more than 0.
+        """Return whether the absence has lasted ``delay`` seconds.
 
-        Return False if the duration is unknown.
+        Return False if its duration is unknown.
         """
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay
@@ -53,30 +47,24 @@ class Absence:
 class Undone:
     """A value that another program has replaced after we wrote it."""
 
-    #: After how many of our writes in a row the other program has replaced the value.
+    #: How many of our writes in a row the other program has undone.
     count: int
     #: The two values, for messages.
     ours: str
     theirs: str
-    #: Whether a drift cycle or poll has found the value replaced since the last full cycle.
+    #: Whether the value was undone since the last full cycle.
     since_full: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Record of a provider by one driver instance.
+    """Record of a driver instance about a provider."""
 
-    A record with neither ``applied`` nor ``intended`` is about a provider that is not ours.
-    """
-
-    #: The provider with the classes, traits and aggregates that this instance has set, without
-    #: those of other programs.
+    #: The provider with only those classes, traits and aggregates that this instance has set.
     applied: Provider | None = None
-    #: The same for the values that a plan is about to set. It is stored before the first write, and
-    #: None after the last.
+    #: The provider with the values that a plan is about to set; None after the last write.
     intended: Provider | None = None
-    #: The whole provider as last read from Placement; without a generation, as a reshape was
-    #: expected to leave it.
+    #: The whole provider as last read; without a generation, as our reshape should have left it.
     live: Provider | None = None
     #: The ``reserved`` figures to restore after a full reservation, by class.
     own_reserved: Mapping[str, int] = field(default_factory=dict)
@@ -85,10 +73,9 @@ class Record:
     #: The time since which each reason exists, in seconds since the epoch.
     reserved_since: Mapping[str, float] = field(default_factory=dict)
     mode: PublishingMode = PublishingMode.OWN
-    #: Set if the last complete listing of the backend lacked the provider, or if Placement lacks it
-    #: although the driver wants it.
+    #: Set while the backend or Placement lacks the provider.
     absence: Absence | None = None
-    #: The values that another program has undone, by name (see ``fights``).
+    #: The values that another program has undone, by name.
     undone: Mapping[str, Undone] = field(default_factory=dict)
 
     @property
@@ -103,15 +90,12 @@ class Record:
 
     @property
     def absent_since(self) -> float | None:
-        """Return since when the provider is absent, in seconds since the epoch, or None."""
+        """Return the start of the absence in seconds since the epoch, or None."""
         return self.absence.since if self.absence else None
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories that the provider should have after our reshape.
-
-        Return {} without a reshape, or if the provider was read from Placement since.
-        """
+        """Return the inventories that our last reshape should have left, or {}."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property
@@ -122,22 +106,22 @@ class Record:
 
     @property
     def claimed_traits(self) -> frozenset[str]:
-        """Return the traits that we have set, or may have set before a crash."""
+        """Return the traits that we have set or may have set."""
         return frozenset().union(*(side.traits for side in self._ours()))
 
     @property
     def claimed_aggregates(self) -> frozenset[str]:
-        """Return the aggregates that we have set, or may have set before a crash."""
+        """Return the aggregates that we have set or may have set."""
         return frozenset().union(*(side.aggregates for side in self._ours()))
 
     @property
     def claimed_classes(self) -> frozenset[str]:
-        """Return the resource classes that we have set, or may have set before a crash."""
+        """Return the resource classes that we have set or may have set."""
         return frozenset().union(*(side.inventories for side in self._ours()))
 
     @property
     def claimed_full(self) -> frozenset[str]:
-        """Return the classes that we have fully reserved, or may have reserved before a crash."""
+        """Return the classes that we have fully reserved or may have reserved."""
         return frozenset(
             name
             for side in self._ours()

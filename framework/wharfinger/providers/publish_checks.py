@@ -1,4 +1,4 @@
-"""Checks whether a driver instance may publish a provider. They return errors."""
+"""Check whether a driver instance may publish a provider."""
 
 from datetime import UTC, datetime
 from typing import Final
@@ -19,18 +19,17 @@ from wharfinger.providers.provider_record import Record
 _KEEP_APART: Final = "Publish under another name, or remove that provider first."
 
 
-def problem(draft: TreeDraft, wanted: DesiredProvider, record: Record) -> WharfingerError | None:
-    """Return the error that prevents the publishing of a provider, or None.
-
-    ``record`` is what ``TreeDraft.proven_record`` returns for the provider.
-    """
+def problem(
+    draft: TreeDraft, wanted: DesiredProvider, proven_record: Record
+) -> WharfingerError | None:
+    """Return the error that prevents the publishing of a provider, or None."""
     mine, publisher = wanted.provider, draft.facts.publisher
     live, named = draft.live.get(mine.uuid), draft.facts.name_owners.get(mine.name)
     if live is not None:
-        if conflict := _ownership(draft, wanted, live, record):
+        if conflict := _ownership(draft, wanted, live, proven_record):
             return conflict
     elif wanted.mode is not PublishingMode.OWN:
-        since = record.absent_since
+        since = proven_record.absent_since
         moment = since and datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
         return ProviderMissing(
             provider=mine.name,
@@ -144,11 +143,7 @@ def _conflict(
 def misuse(
     publisher: Publisher, wanted: DesiredProvider, live: Provider | None
 ) -> InvalidTree | None:
-    """Return an error if the driver breaks the rules of owner traits, or None.
-
-    Only the framework may add traits of owners and driver instances. A root with VCPU needs the
-    trait OWNER_NOVA.
-    """
+    """Return an error if the driver breaks the rules of owner traits, or None."""
     mine = wanted.provider
     there = live.inventories if live and wanted.mode is PublishingMode.OVERLAY else {}
     added = mine.traits - publisher.traits - (live.traits if live else frozenset())

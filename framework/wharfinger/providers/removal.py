@@ -1,8 +1,4 @@
-"""Removal of providers that their backend no longer has.
-
-Two complete listings, at least ``removal_delay`` apart, have to lack a provider. The driver also
-must not find the provider when asked for it alone.
-"""
+"""Remove providers that their backend no longer has."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,21 +20,18 @@ _FRACTION: Final = 5
 class RemovalPolicy:
     """Conditions for the removal of absent providers."""
 
-    #: For how many seconds complete listings must have lacked a provider.
+    #: Seconds for which complete listings must have lacked a provider.
     delay: float
     #: Whether one cycle may remove any number of providers.
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove or reserve ``gone`` of ``providers`` (numbers).
-
-        Up to four are always allowed, and up to a fifth of all if that is more.
-        """
+        """Return whether one cycle may remove or reserve this many providers."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return a PendingRemoval of a provider that has our traits, but is not desired or recorded."""
+    """Return a PendingRemoval for an unknown provider with our traits."""
     return PendingRemoval(
         uuid=uuid,
         name=name,
@@ -48,13 +41,13 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
 
 
 def remove(draft: TreeDraft) -> None:
-    """Plan the removal of absent providers, children first, or note why a removal waits.
+    """Plan the removal of absent providers.
 
     Call this after the desired providers are planned.
     """
     facts = draft.facts
-    children = _children(draft) if draft.absent else {}
-    replaced = dict.fromkeys(_replaced(draft), REPLACED)
+    children = _planned_children(draft) if draft.absent else {}
+    replaced = dict.fromkeys(_probably_replaced(draft), REPLACED)
     for uuid in sorted(
         draft.absent, key=lambda uuid: (-_depth(draft.live, uuid), draft.live[uuid].name)
     ):
@@ -62,7 +55,7 @@ def remove(draft: TreeDraft) -> None:
         if not facts.is_listing:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
-        if reason := _not_ours(draft, live):
+        if reason := _reason_not_ours(draft, live):
             # If it may be ours, the absence stays: another host needs it to take the node over.
             if draft.standing(live) is Standing.FOREIGN:
                 absence = None
@@ -71,7 +64,7 @@ def remove(draft: TreeDraft) -> None:
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:
             reason = "it may be a node that is listed and could not be read"
         elif not (absence and absence.has_lasted(facts.removal_delay, facts.uptime)):
-            absence, reason = _counted(absence, facts)
+            absence, reason = _count_absence(absence, facts)
         elif facts.withheld:
             reason = (
                 "too many providers are absent at once, so none is removed without "
@@ -95,21 +88,19 @@ def remove(draft: TreeDraft) -> None:
         draft.keep_absent(live, absence, reserved)
 
 
-def _replaced(draft: TreeDraft) -> Iterator[str]:
-    """Yield the uuids of absent children that other providers of the tree probably replace."""
+def _probably_replaced(draft: TreeDraft) -> Iterator[str]:
     grown = frozenset[str]().union(*(step.grown for step in draft.inventories))
     for uuid, live in draft.absent.items():
         if (
             live.parent_uuid is not None
             and not grown.isdisjoint(live.inventories)
             and uuid not in draft.facts.kept
-            and not _not_ours(draft, live)
+            and not _reason_not_ours(draft, live)
         ):
             yield uuid
 
 
-def _not_ours(draft: TreeDraft, live: Provider) -> str:
-    """Return why an absent provider is, or may be, another program's; empty if it is ours."""
+def _reason_not_ours(draft: TreeDraft, live: Provider) -> str:
     publisher, record = draft.facts.publisher, draft.record(live.uuid)
     marks = set(filter(ownership.is_instance_trait, live.traits)) - publisher.traits
     if draft.standing(live) is Standing.FOREIGN:
@@ -128,8 +119,7 @@ def _not_ours(draft: TreeDraft, live: Provider) -> str:
     return f"{doubt}, so it may not be ours"
 
 
-def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
-    """Return the absence of a provider that is not removed yet, and why the removal waits."""
+def _count_absence(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
     if facts.uptime is None:
         return absence or Absence(facts.now), (
             "kept, since the duration of its absence cannot be measured: the boot id "
@@ -144,8 +134,7 @@ def _counted(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:
     )
 
 
-def _children(draft: TreeDraft) -> dict[str | None, set[str]]:
-    """Return the uuids of each provider's children after the draft is applied, by parent uuid."""
+def _planned_children(draft: TreeDraft) -> dict[str | None, set[str]]:
     children: dict[str | None, set[str]] = {}
     for provider in draft.live.values():
         planned = draft.records.get(provider.uuid)

@@ -1,7 +1,6 @@
-"""Reshapes: one request moves inventories and allocations between providers of a tree.
+"""Reshapes: one request moves inventories and allocations between providers.
 
-Placement checks every allocation of each consumer in POST /reshaper, even allocations that do not
-move (read in its source, and tested).
+Placement checks all allocations of the consumers, even allocations that do not move.
 """
 
 from collections import Counter
@@ -33,7 +32,7 @@ class AllocationChange:
         self._used_before = _sums(_holders(before))
 
     def dropped(self, draft: TreeDraft) -> dict[str, frozenset[str]]:
-        """Return the classes that the driver has moved away from providers, by provider uuid."""
+        """Return the classes that the driver has moved away, by provider uuid."""
         own = [
             one for one in draft.desired.values() if one.stated and one.mode is PublishingMode.OWN
         ]
@@ -53,11 +52,7 @@ class AllocationChange:
         }
 
     def steps(self, draft: TreeDraft) -> list[Step]:
-        """Return one Reshape, and the steps that set figures which the Reshape cannot set.
-
-        Placement refuses a reshape that leaves a class with less capacity than is used. So a later
-        step lowers the capacity.
-        """
+        """Return the reshape, and steps for figures that a reshape cannot set."""
         reported = {one.provider.uuid for one in draft.desired.values() if one.reported}
         changes = {change.uuid: change for change in draft.inventories}
         full: list[Step] = []
@@ -70,6 +65,7 @@ class AllocationChange:
             provider, record = ours
             foreign = full_reservation.foreign(provider.inventories, record)
             exact = record.applied.inventories if record.applied else {}
+            # Placement refuses less capacity than is used, so a later step lowers it.
             interim = {
                 name: inventory
                 if name in foreign
@@ -93,7 +89,7 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """Yield an error for each provider and class that makes Placement refuse the reshape."""
+        """Yield the errors for which Placement would refuse the reshape."""
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
                 continue  # in another tree, so only Placement can check it
@@ -135,10 +131,7 @@ class AllocationChange:
 
 
 def admitting(inventory: Inventory, used: int, *, exactly: bool = False) -> Inventory:
-    """Return the inventory, with a lower ``reserved`` if its capacity is below the used amount.
-
-    With ``exactly``, the ratio is then lower, too, so that nothing more can be allocated.
-    """
+    """Return the inventory with enough capacity for the used amount, if possible."""
     if inventory.capacity >= used:
         return inventory
     ratio, total = inventory.allocation_ratio, inventory.total

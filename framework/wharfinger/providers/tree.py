@@ -1,8 +1,6 @@
 """The tree of resource providers that a driver edits.
 
-Its methods have the meanings of nova's ProviderTree, so a driver written for nova's
-``update_provider_tree`` runs unchanged. ``reserve``, ``set_publishing_mode`` and
-``remove_unreported_children`` are additions.
+Its methods have the meanings of nova's ProviderTree.
 """
 
 import threading
@@ -24,7 +22,7 @@ AnyInventory = Inventory | Mapping[str, Any]
 
 
 class ProviderData(NamedTuple):
-    """A copy of a provider's data. A change of the copy does not change the tree."""
+    """A copy of a provider's data."""
 
     uuid: str
     name: str
@@ -52,10 +50,7 @@ class _Node:
         return self.desired.provider
 
     def edit(self, field: str, value: Any, generation: int | None) -> bool:
-        """Replace a field and the generation (None: keep it); return whether the field changes.
-
-        Equal values keep the same object, which makes later comparisons fast.
-        """
+        # Equal values keep the same object: later comparisons are fast.
         before, provider = self.desired, self.provider
         is_new: bool = getattr(provider, field) != value
         if is_new:
@@ -80,13 +75,11 @@ class _Node:
 
 
 class ProviderTree:
-    """One or more trees of resource providers, found by name or by uuid.
+    """Trees of resource providers, found by name or uuid.
 
-    Methods with ``name_or_uuid`` raise ProviderNotFound if no provider has this name or uuid.
-    Invalid values raise InvalidName or InvalidInventory. All these errors are ValueErrors.
-
-    A ``generation`` that is not None replaces the provider's generation in the tree. Names and
-    uuids are unique across all trees, as in Placement.
+    Methods with ``name_or_uuid`` raise ProviderNotFound. Invalid values raise InvalidName or
+    InvalidInventory. All these errors are ValueErrors. A ``generation`` other than None replaces
+    the provider's generation.
     """
 
     def __init__(self) -> None:
@@ -106,12 +99,7 @@ class ProviderTree:
         is_others: Callable[[str], bool] = lambda _uuid: False,
         child_uuids: Mapping[str, str] = MappingProxyType({}),
     ) -> Self:
-        """Return a tree of providers on which the driver has set nothing yet.
-
-        ``is_others`` returns whether another program has created the provider with a given uuid.
-        ``new_child`` takes the uuids of formerly published children from ``child_uuids``, by name.
-        Raises ValueError if the providers do not form trees.
-        """
+        """Return a tree on which the driver has set nothing yet. Raises ValueError."""
         tree = cls()
         tree._child_uuids = child_uuids
         tree._populate(providers)
@@ -136,7 +124,7 @@ class ProviderTree:
             return [_data(node) for node in self._roots.values()]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
-        """Return the uuids of a provider and all providers below it, parents first.
+        """Return the uuids of a provider and its descendants, parents first.
 
         Without ``name_or_uuid``, return the uuids of all providers.
         """
@@ -145,7 +133,7 @@ class ProviderTree:
             return [node.provider.uuid for top in tops for node in top.walk()]
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
-        """Return the uuids of all providers in the tree of a provider, from the root down."""
+        """Return the uuids of all providers in a provider's tree, parents first."""
         with self.lock:
             return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 
@@ -153,8 +141,8 @@ class ProviderTree:
         """Add providers, and replace the providers that have the same uuids.
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
-        A replaced provider loses its contents, and the descendants that are not in the argument.
-        Raises ValueError, without a change of the tree, for invalid names, uuids or parents.
+        A replaced provider loses its contents. Raises ValueError for invalid names, uuids or
+        parents.
         """
         providers = [
             Provider(
@@ -173,7 +161,7 @@ class ProviderTree:
     def new_root(self, name: str, uuid: str | None = None, generation: int | None = None) -> str:
         """Add a root provider and return its uuid, which by default is derived from the name.
 
-        Raises ProviderExists if the tree has a provider with this name or uuid.
+        Raises ProviderExists.
         """
         with self.lock:
             return self._new(name, uuid, generation, None)
@@ -187,24 +175,22 @@ class ProviderTree:
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 
-        Without ``uuid``, a child that this driver instance has published before gets its former
-        uuid. For a new child, the uuid is derived from the parent's uuid and the name. Raises
+        Without ``uuid``, a child keeps its former uuid or gets a derived uuid. Raises
         ProviderExists.
         """
         with self.lock:
             return self._new(name, uuid, generation, self._find(parent))
 
     def remove(self, name_or_uuid: str) -> None:
-        """Remove a provider and all providers below it from the tree."""
+        """Remove a provider and its descendants from the tree."""
         with self.lock:
             self._remove(self._find(name_or_uuid))
 
     def remove_unreported_children(self, parent: str) -> None:
-        """Remove from the tree the children of ``parent`` on which the driver has set nothing.
+        """Remove each child of ``parent`` if the driver has set nothing on it or below it.
 
-        Call this after all children that the driver publishes are set up. A child also stays if the
-        driver has set anything on a provider below it. In Placement, the children of other programs
-        stay.
+        Call this after all children that the driver publishes are set up. In Placement, the
+        children of other programs stay.
         """
         with self.lock:
             for child in list(self._find(parent).children.values()):
@@ -222,10 +208,9 @@ class ProviderTree:
             return _data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
-        """Return a tree with copies of a root's tree and of all trees that share resources.
+        """Return copies of a root's tree and of the trees whose roots share resources.
 
-        Roots with MISC_SHARES_VIA_AGGREGATE share resources. Raises ValueError for a provider that
-        is not a root.
+        Raises ValueError for a provider that is not a root.
         """
         with self.lock:
             root = self._find(name_or_uuid)
@@ -248,10 +233,7 @@ class ProviderTree:
     def has_inventory_changed(
         self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
     ) -> bool:
-        """Return whether these inventories differ from the provider's inventories.
-
-        A figure that a dict omits has Placement's default.
-        """
+        """Return whether these inventories differ from the provider's inventories."""
         provider = self._find(name_or_uuid).provider
         there = provider.inventories
         return check_inventories(provider.name, inventory, there) != there
@@ -262,7 +244,7 @@ class ProviderTree:
         inventory: Mapping[str, AnyInventory],
         generation: int | None = None,
     ) -> bool:
-        """Replace a provider's inventories; return whether anything changed."""
+        """Replace a provider's inventories; return whether they changed."""
         with self.lock:
             node = self._find(name_or_uuid)
             there = node.provider.inventories
@@ -270,7 +252,7 @@ class ProviderTree:
             return node.edit("inventories", checked, generation)
 
     def has_sharing_provider(self, resource_class: str) -> bool:
-        """Return whether a provider with MISC_SHARES_VIA_AGGREGATE has inventory of a class."""
+        """Return whether a sharing provider has inventory of a resource class."""
         with self.lock:
             return any(
                 node.shares and resource_class in node.provider.inventories
@@ -280,7 +262,7 @@ class ProviderTree:
     # Traits.
 
     def has_traits(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
-        """Return whether a provider has all of these traits (True for an empty list)."""
+        """Return whether a provider has all of these traits."""
         return self._find(name_or_uuid).provider.traits.issuperset(traits)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
@@ -290,7 +272,7 @@ class ProviderTree:
     def update_traits(
         self, name_or_uuid: str, traits: Iterable[str], generation: int | None = None
     ) -> bool:
-        """Replace a provider's traits; return whether anything changed.
+        """Replace a provider's traits; return whether they changed.
 
         In Placement, traits of other programs stay.
         """
@@ -311,7 +293,7 @@ class ProviderTree:
             self.update_traits(name_or_uuid, old.union(traits))
 
     def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
-        """Remove these traits from a provider, if it has them."""
+        """Remove these traits from a provider."""
         if not traits:
             return
         with self.lock:
@@ -321,7 +303,7 @@ class ProviderTree:
     # Aggregates.
 
     def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
-        """Return whether a provider is in all of these aggregates (True for an empty list)."""
+        """Return whether a provider is in all of these aggregates."""
         wanted = names.check_aggregates(aggregates)
         return self._find(name_or_uuid).provider.aggregates >= wanted
 
@@ -333,7 +315,7 @@ class ProviderTree:
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
-        """Replace the aggregates that a provider is in; return whether anything changed."""
+        """Replace the aggregates of a provider; return whether they changed."""
         with self.lock:
             node = self._find(name_or_uuid)
             checked = names.check_aggregates(aggregates, node.provider.name)
@@ -346,7 +328,7 @@ class ProviderTree:
             self.update_aggregates(name_or_uuid, old | names.check_aggregates(aggregates))
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
-        """Remove a provider from these aggregates, if it is in them."""
+        """Remove a provider from these aggregates."""
         with self.lock:
             old = self._find(name_or_uuid).provider.aggregates
             self.update_aggregates(name_or_uuid, old - names.check_aggregates(aggregates))
@@ -354,9 +336,9 @@ class ProviderTree:
     # Operations that nova does not have, except update_resources.
 
     def update_resources(self, name_or_uuid: str, resources: Mapping[str, Any]) -> bool:
-        """Replace a provider's ``resources``; return whether anything changed.
+        """Replace a provider's ``resources``; return whether they changed.
 
-        The resources are not published. This method exists for drivers written for nova.
+        Resources are not published.
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -365,10 +347,10 @@ class ProviderTree:
             return changed
 
     def reserve(self, name_or_uuid: str, reason: str) -> None:
-        """Reserve a provider fully until the next ``update_provider_tree``. It stays published.
+        """Reserve a provider fully until the next ``update_provider_tree``.
 
-        A driver calls this in each ``update_provider_tree`` while the reservation lasts. ``reason``
-        is a printable text for operators, such as "cleaning". A provider may have several reasons.
+        Call this in each ``update_provider_tree`` while the reservation lasts. ``reason`` is a
+        printable text for operators, such as "cleaning".
         """
         with self.lock:
             node = self._find(name_or_uuid)
@@ -379,10 +361,9 @@ class ProviderTree:
                 )
 
     def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
-        """Set which program creates a provider: this driver instance (own) or another (overlay).
+        """Set whether this instance (own) or another program (overlay) creates a provider.
 
-        Return the mode. ``auto`` becomes overlay if another program has created the provider, else
-        own.
+        Return the mode that applies: for ``auto``, this is own or overlay.
         """
         with self.lock:
             node = self._find(name_or_uuid)

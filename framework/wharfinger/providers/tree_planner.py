@@ -1,4 +1,4 @@
-"""Plan trees: compare the desired providers with Placement, and with what we have written."""
+"""Plan trees: compare desired providers with Placement and with our records."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -21,14 +21,11 @@ def plan_trees(
     records: Mapping[str, Record],
     is_planned: Callable[[str | None], bool] = lambda _root: True,
 ) -> tuple[TreePlan, ...]:
-    """Return the plans of trees; a tree with nothing to write, store or report has no plan.
+    """Return the plans of the trees that need a plan.
 
     ``desired`` has parents before children.
-
-    In each tree, providers are created and moved first. Then inventories shrink, other inventories
-    grow, and absent providers are deleted.
     """
-    drafts = _partition(facts, list(desired), live, records, is_planned)
+    drafts = _draft_trees(facts, list(desired), live, records, is_planned)
     for draft in drafts:
         draft.problems += [
             problem
@@ -67,17 +64,13 @@ def plan_trees(
     return tuple(plans)
 
 
-def _partition(
+def _draft_trees(
     facts: PlanFacts,
     desired: Sequence[DesiredProvider],
     live: Mapping[str, Provider],
     records: Mapping[str, Record],
     is_planned: Callable[[str | None], bool],
 ) -> list[TreeDraft]:
-    """Return the drafts of the trees. Two trees between which a provider moves share a draft.
-
-    The provider has to be moved before its old parent is deleted.
-    """
     before = {uuid: record.root_uuid for uuid, record in records.items()}
     before |= {uuid: provider.root_uuid for uuid, provider in live.items()}
     roots = before | {one.provider.uuid: one.provider.root_uuid for one in desired}
@@ -96,6 +89,7 @@ def _partition(
         root = first(roots[uuid])
         return drafts.get(root) or drafts.setdefault(root, TreeDraft(facts, root or ""))
 
+    # A provider has to be moved before its old parent is deleted, so their trees share a draft.
     for uuid, root in before.items():
         ends = {roots[uuid], root} - {None}
         if len(ends) > 1 and all(map(is_planned, ends)) and not ends & facts.reshapes.keys():
@@ -117,11 +111,6 @@ def _partition(
 def _publish(
     draft: TreeDraft, leaving_names: Collection[str], renamed_for_now: Collection[str]
 ) -> None:
-    """Plan the desired providers, except providers that may not be published or have to wait.
-
-    A new provider waits if an absent provider still has its name (``leaving_names``). Providers in
-    ``renamed_for_now`` are named after their uuids.
-    """
     facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
@@ -161,10 +150,6 @@ def _publish(
 
 
 def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
-    """Return the provider; a detached child stays a root, and providers below it stay in its tree.
-
-    Add the root of such a provider to ``detached_roots``, by the provider's uuid.
-    """
     if draft.stays_root(after.uuid):
         detached_roots[after.uuid] = after.uuid
         return replace(after, parent_uuid=None, root_uuid=after.uuid)
@@ -175,17 +160,13 @@ def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, 
 
 
 def _leave_others(draft: TreeDraft) -> None:
-    """Plan no change of providers that have no new record yet, and report orphans among them.
-
-    Delete the records of providers that Placement lacks or will lack, unless ``_is_needed``.
-    """
     for uuid in draft.live.keys() - draft.records.keys():
         draft.leave(uuid)
         provider = draft.live[uuid]
         if draft.facts.publisher.traits <= provider.traits and uuid not in draft.desired:
             draft.pending.append(orphan(uuid, provider.name))
     lost = {uuid for uuid in draft.known if draft.records.get(uuid) is None}
-    kept = {uuid for uuid in lost if _is_needed(draft, uuid)}
+    kept = {uuid for uuid in lost if _is_record_needed(draft, uuid)}
     roots = lost & {draft.record(uuid).root_uuid for uuid in kept}
     for uuid in lost:
         draft.records[uuid] = None
@@ -197,12 +178,8 @@ def _leave_others(draft: TreeDraft) -> None:
         draft.note_missing(uuid, draft.record(uuid))
 
 
-def _is_needed(draft: TreeDraft, uuid: str) -> bool:
-    """Return whether to keep the record of a child that Placement lacks.
-
-    It is kept below another program's root, if the driver wants the child, a reservation exists, or
-    the root is missing, too. The next child then gets the uuid and reservations of this one.
-    """
+def _is_record_needed(draft: TreeDraft, uuid: str) -> bool:
+    # The next child then gets the uuid and the reservations of this child.
     record = draft.record(uuid)
     if draft.record(record.root_uuid or "").is_own:
         return False
@@ -214,10 +191,7 @@ def _is_needed(draft: TreeDraft, uuid: str) -> bool:
 
 
 def _renamed_for_now(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:
-    """Return the uuid of one provider in each group of providers that exchange their names.
-
-    Names are unique in Placement. So this provider is named after its uuid until the next cycle.
-    """
+    # Names are unique in Placement: one provider of each exchange is named after its uuid for now.
     wanted = {
         one.provider.uuid: one.provider.name
         for one in desired

@@ -60,5 +60,4 @@ def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:
     record = state.records.get(root.uuid)
     if root.uuid != former.uuid or record is None:
         return root.uuid != former.uuid
-    # The former root counts if it was created again.
-    return record.absence is not None or ownership.has_fallen(record.live, root)
+    return record.absence is not None or ownership.was_created_again(record.live, root)

@@ -17,9 +17,9 @@ from wharfinger.providers.device_function_traits import (
     HeldFunction,
     function_trait,
     function_traits,
-    reported_since,
+    newer_traits,
     with_claims,
-    with_function,
+    with_corrected_traits,
 )
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan_draft import PlanFacts
@@ -60,8 +60,8 @@ def published(
 ) -> tuple[Provider, Record]:
     """Return provider and record after a cycle of a device that a job has programmed."""
     [record] = with_claims({DEVICE: record}, {DEVICE: held}).values()
-    superseded = bool(reported_since(wanted, live, record, held))
-    wanted = with_function(wanted, record, held, superseded=superseded)
+    superseded = bool(newer_traits(wanted, live, record, held))
+    wanted = with_corrected_traits(wanted, record, held, superseded=superseded)
     return merge(PlanFacts(publisher=US, is_listing=True), wanted, live, record)
 
 
@@ -133,8 +133,8 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
     wanted = said(mode, HARDWARE)
     for live in (None, provider(), provider(HARDWARE), provider(HELD)):
         held = HeldFunction(HELD, STALE)
-        assert not reported_since(wanted, live, Record(mode=mode), held)
-        found = with_function(wanted, Record(mode=mode), held, superseded=False)
+        assert not newer_traits(wanted, live, Record(mode=mode), held)
+        found = with_corrected_traits(wanted, Record(mode=mode), held, superseded=False)
         assert found.provider.traits == {HARDWARE, HELD}
 
 
@@ -142,15 +142,15 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
 def test_held_function_that_is_already_published_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
     held = HeldFunction(HELD)
-    assert not reported_since(wanted, provider(HELD), remembered(HELD), held)
-    assert with_function(wanted, Record(mode=mode), held, superseded=False) is wanted
+    assert not newer_traits(wanted, provider(HELD), remembered(HELD), held)
+    assert with_corrected_traits(wanted, Record(mode=mode), held, superseded=False) is wanted
 
 
 @MODES
 def test_held_function_that_is_superseded_is_removed(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE, HELD)
     held = HeldFunction(HELD, STALE)
-    found = with_function(wanted, Record(mode=mode), held, superseded=True)
+    found = with_corrected_traits(wanted, Record(mode=mode), held, superseded=True)
     assert found.provider.traits == {HARDWARE}
 
 
