@@ -119,7 +119,7 @@ def parse(
 
 
 def register_services(conf: Options) -> None:
-    """Register keystoneauth's options in the sections [placement] and [accelerator]."""
+    """Register keystoneauth's options in the sections of services."""
     for service in (placement, accelerator):
         service.register_service(conf)
 

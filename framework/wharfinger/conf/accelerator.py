@@ -56,7 +56,7 @@ class AcceleratorSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this module."""
+    """Register the section's options."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 

@@ -45,7 +45,7 @@ class SessionLoader(session_loading.Session):
 
     @property
     def plugin_class(self) -> type[Session]:
-        """Return the class of the session."""
+        """The class of the session."""
         return BoundedSession
 
 

@@ -1,4 +1,4 @@
-"""Options in [DEFAULT], except those for logging."""
+"""Options in [DEFAULT], without those for logging."""
 
 import os
 import re

@@ -1,6 +1,6 @@
 """Options of oslo.log for `wharfinger agent`.
 
-Options that rotate files, or that would not mask secrets, do not belong here.
+Options that rotate files or show secrets do not belong here.
 """
 
 import logging
@@ -171,12 +171,12 @@ class LoggingSection:
 
     @property
     def debug(self) -> bool:
-        """Return whether the option debug is set."""
+        """Whether the option debug is set."""
         return bool(self.values["debug"])
 
     @property
     def names_output(self) -> bool:
-        """Return whether an option sets where to log."""
+        """Whether an option sets where to log."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 

@@ -79,7 +79,7 @@ class PlacementSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this module."""
+    """Register the section's options."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 
