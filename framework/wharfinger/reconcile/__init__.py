@@ -1,1 +1,1 @@
-"""Reconcile Placement with what drivers report: observe, desire, look up, plan, apply, remember."""
+"""Reconcile Placement with what drivers report."""

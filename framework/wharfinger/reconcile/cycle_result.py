@@ -13,7 +13,6 @@ class CycleResult:
     """Result of one cycle of a driver instance."""
 
     steps: tuple[Step, ...] = ()
-    #: Removals that wait.
     pending: tuple[PendingRemoval, ...] = ()
     #: Full reservations of other programs, which the cycle has kept.
     foreign: tuple[ForeignReservation, ...] = ()

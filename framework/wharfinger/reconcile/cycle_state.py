@@ -85,7 +85,7 @@ class CycleState(PlanFacts):
     #: Roots of trees that are only reserved or disabled, because of ``problems``.
     blocked: frozenset[str] = frozenset()
     problems: tuple[WharfingerError, ...] = ()
-    #: Whether an earlier attempt of this cycle had such problems.
+    #: Whether an earlier attempt of this cycle had problems.
     is_partial: bool = False
     #: Problems that block no tree.
     other_problems: tuple[WharfingerError, ...] = ()

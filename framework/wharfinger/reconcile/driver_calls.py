@@ -74,7 +74,7 @@ def describe(driver: ComputeDriver, found: Iterable[str]) -> NodeList:
 
 
 def changed_nodes(driver: ComputeDriver, since: str | None) -> tuple[frozenset[str], str]:
-    """Return the nodes changed since a mark of the change feed, and a new mark.
+    """Return the names of nodes changed since a mark of the change feed, and a new mark.
 
     None asks for a first mark. Raises BackendError.
     """

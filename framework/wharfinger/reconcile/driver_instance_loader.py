@@ -35,7 +35,6 @@ class Instance:
     """A configured driver instance."""
 
     section: InstanceSection
-    #: The options of the host.
     default: DefaultSection
     #: The driver, not yet connected to its backend.
     driver: ComputeDriver

@@ -13,7 +13,7 @@ from wharfinger.exceptions import StateError
 
 #: Content of our lock files: the id of the process that has the lock.
 _NUMBER: Final = re.compile(rb"[0-9]{0,20}\Z")
-#: Number of bytes to read of a file in order to recognise our lock files.
+#: Number of bytes to read in order to recognise our lock files.
 _ENOUGH: Final = 21
 #: Descriptors of the locks that this process has.
 _held: Final[set[int]] = set()

@@ -40,7 +40,6 @@ class RecordStore:
         #: The uuids of providers of other programs that this instance tried to create, or that
         #: have the names of its providers.
         self.contested: Final[set[str]] = set()
-        #: The records by provider uuid.
         self.records: Final[dict[str, Record]] = {}
         self._revisions: dict[str, int | None] = {}
         self._take(rows)

@@ -16,7 +16,7 @@ Phases = tuple[tuple[Reservation, str | None], ...]
 
 
 def stored_figures(rows: Iterable[Reservation]) -> dict[str, int]:
-    """Return the ``reserved`` figures to restore that these rows have, by resource class."""
+    """Return the ``reserved`` figures to restore from these reservations, by resource class."""
     return dict(ChainMap(*(one.own_reserved for one in rows if "own_reserved" in one)))
 
 

@@ -95,7 +95,7 @@ class Reservations:
     ) -> Reservation:
         """Reserve a provider fully, even if it has allocations; return the reservation.
 
-        After an error, the reservation may be stored. Raises ObjectExists.
+        The reservation may remain stored after an error. Raises ObjectExists.
         """
         new = Reservation(
             self._context,
@@ -124,7 +124,7 @@ class Reservations:
         return bool(self._held(uuid=uuid))
 
     def release(self, provider: ProviderSummary, holder: str) -> tuple[str, ...]:
-        """End a holder's reservation; return why the provider is still reserved.
+        """End a holder's reservation; return why the provider stays reserved, if so.
 
         Raises ObjectNotFound.
         """
@@ -134,7 +134,7 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def release_foreign(self, provider: ProviderSummary) -> tuple[str, ...]:
-        """End another program's full reservation; return why the provider is still reserved.
+        """End another program's full reservation; return why the provider stays reserved, if so.
 
         Raises ReservationRefused.
         """
@@ -161,7 +161,7 @@ class Reservations:
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
-        """End this reservation; return why the provider is still reserved.
+        """End this reservation; return why the provider stays reserved, if so.
 
         Raises ObjectNotFound.
         """

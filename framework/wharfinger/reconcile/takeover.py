@@ -52,7 +52,7 @@ class Takeovers:
         adoptable: Container[str],
         named_for_adoption: Container[str],
     ) -> tuple[list[ComputeNode], dict[str, NodeTaken]]:
-        """Return nodes that can be taken over, and by uuid errors for nodes that cannot."""
+        """Return nodes that can be taken over, and errors for nodes that cannot, by uuid."""
         others = list(self._others(uuids))
         if not others:
             return [], {}
@@ -128,7 +128,7 @@ class Takeovers:
         )
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return the nodes that another host or driver instance publishes now."""
+        """Return those nodes that another host or driver instance publishes now."""
         return frozenset(
             row.uuid
             for row in self._others(uuids)

@@ -10,7 +10,7 @@ PciStats = tuple[tuple[str, str, int | None, int], ...]
 
 
 class NodeFacts(NamedTuple):
-    """Figures of a node; None if the driver does not report them."""
+    """Figures of a node; a figure is None if the driver does not report it."""
 
     vcpus: int | None = None
     memory_mb: int | None = None
@@ -33,7 +33,7 @@ class Node:
     reported_uuid: str | None = None
 
     def with_root(self, uuid: str) -> Self:
-        """Return the node with this uuid of its root provider."""
+        """Return this node with another root uuid."""
         if uuid == self.uuid:
             return self
         return replace(self, uuid=uuid, reported_uuid=self.reported_uuid or self.uuid)
