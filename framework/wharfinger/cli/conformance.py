@@ -14,9 +14,7 @@ from wharfinger.exceptions import CommandFailed
 class ConformanceRun(WharfingerCommand):
     """Check a driver against the rules of the conformance kit.
 
-    Exits with 1 if the driver breaks a MUST rule and this failure is not declared, if a declared
-    failure does not occur, or if the harness does not stop; with 6 if rules were not run; else
-    with 0.
+    Exits with 1 if the verdict is FAILED, and with 6 if it is PARTIAL.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

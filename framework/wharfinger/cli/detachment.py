@@ -8,9 +8,9 @@ from wharfinger.cli.object_command import ObjectCommand, print_done
 class ProviderDetach(ObjectCommand):
     """Make a child provider a root provider, fully reserved, until its node has a new root.
 
-    Use it when Placement keeps the root provider of a deleted compute service, because a child has
-    allocations. Detach each such child, delete the former root, and start nova-compute. The first
-    sync that sees the new root moves the child below it and ends the reservation. Allocations stay.
+    Use it for children with allocations, if Placement keeps the root provider of a deleted compute
+    service. Detach them, delete the former root, and start nova-compute. The next sync moves them
+    below the new root, and ends the reservation. Allocations stay.
 
     Needs microversion 1.37.
     """

@@ -109,10 +109,9 @@ class MigrationShow(ObjectShow):
 class MigrationRecover(InstanceCommand):
     """Finish the moves of processes that died.
 
-    The command confirms moves whose confirmation was in progress, and reverts others. A process
-    counts as dead if it has made no progress for service_down_time. Live migrations, evacuations
-    and moves that wait for a confirm or revert stay as they are. If the instance of any move
-    no longer exists, the command releases the allocations of the move instead.
+    The command confirms moves whose confirmation was in progress, and reverts other interrupted
+    moves. Live migrations, evacuations and moves that wait for a confirm or revert stay as they
+    are.
 
     Exits with 1 if a move cannot be finished.
     """

@@ -146,7 +146,7 @@ def whole(
     sources: "Sequence[ResourceRequest]",
     groups: "Sequence[RequestGroup]",
 ) -> "ResourceRequest":
-    """Combine the sources, groups and options to one request. Raises InvalidRequest."""
+    """Combine the sources, groups and options into one request. Raises InvalidRequest."""
     from wharfinger.scheduling import ResourceRequest
     from wharfinger.scheduling.request import invalid, policy_needed
 

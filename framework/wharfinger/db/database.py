@@ -51,7 +51,7 @@ class _Context:
 
 
 class Database:
-    """Reads and writes a database; each method is one transaction. Raises StateError.
+    """Reads and writes a database in transactions. Raises StateError.
 
     A ``managed`` database is created and upgraded when it is opened.
     """
@@ -135,7 +135,7 @@ class Database:
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
     ) -> None:
-        """Update all rows, or none if a revision has changed.
+        """Update these rows, or none if a revision has changed.
 
         Raises StaleError and TakenError.
         """
@@ -148,7 +148,7 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete all rows, or none if a revision has changed. Raises StaleError."""
+        """Delete these rows, or none if a revision has changed. Raises StaleError."""
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(

@@ -104,7 +104,7 @@ class Rows:
             self._session.execute(sa.insert(self._table), some)
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update all rows, or none if a revision has changed. Raises StaleError."""
+        """Update these rows, or none if a revision has changed. Raises StaleError."""
         by_key: dict[str, Change] = {}
         for change in changes:
             if by_key.setdefault(change.key, change) != change:
@@ -116,7 +116,7 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete all rows, or none if a revision has changed. Raises StaleError."""
+        """Delete these rows, or none if a revision has changed. Raises StaleError."""
         self._hold(key, revisions)
         for some in _batches(revisions):
             where = self._conditions({key: some})
@@ -253,7 +253,7 @@ def _is_exactly(found: Any, wanted: Any) -> bool:
 
 
 def is_several(value: object) -> bool:
-    """Return whether a condition has several values."""
+    """Return whether a condition is a collection of values."""
     return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
 
 

@@ -1,7 +1,6 @@
 """Add extra specs to a flavor so that nova takes only its own providers. Pure.
 
-nova 34 requires OWNER_NOVA only of root providers. A class that child providers may offer needs a
-group that requires this trait, too.
+nova 34 itself requires OWNER_NOVA only of root providers.
 """
 
 from collections.abc import Mapping
