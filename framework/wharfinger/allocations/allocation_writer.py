@@ -99,7 +99,7 @@ def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
 
 
 def was_refused(error: PlacementError) -> bool:
-    """Return whether Placement has refused the content of a request."""
+    """Return whether Placement refuses the allocations: 400, or 409 but not ConcurrentUpdate."""
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
     return error.status in statuses and not isinstance(error, ConcurrentUpdate)
 

@@ -93,8 +93,9 @@ class Moves:
     ) -> Migration:
         """Start a resize to a flavor, or without one a migration to another node.
 
-        Return the migration, which waits for a confirm or revert. Raises NoCandidates,
-        InvalidRequest, DeviceProfileError, RequestFilterError and AllocationRefused.
+        Return the migration, which waits for a confirm or revert. Raises AllocationRefused if the
+        instance cannot be moved now; NoCandidates, InvalidRequest, DeviceProfileError and
+        RequestFilterError.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
         # Read the consumer before the rows. A process that moves or releases the instance

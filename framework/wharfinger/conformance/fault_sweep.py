@@ -195,7 +195,7 @@ def see_listing_raise_or_stay(
     call: tuple[int, str],
     fault: Fault,
 ) -> None:
-    """Let a listing meet a fault; raise Violation if a description of a node changes."""
+    """Raise Violation if a backend call with a fault changes the description of a node."""
     at, request = call
     harness.expect(at, fault)
     try:

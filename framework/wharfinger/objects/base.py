@@ -323,7 +323,7 @@ class WharfingerObject:
 
     @property
     def subject(self) -> str:
-        """Return a short description of this object for messages."""
+        """Return the name of the class, for messages."""
         return self.obj_name()
 
     def _why_unset(self, _field: str) -> str:

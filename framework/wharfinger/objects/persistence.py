@@ -47,7 +47,7 @@ class RowObject(WharfingerObject):
 
     @property
     def subject(self) -> str:
-        """Return a short description of the object for messages."""
+        """Return the name of the class and the key, for messages."""
         known = self.obj_attr_is_set(self.KEY)
         return f"{self.obj_name()} {self.key}" if known else self.obj_name()
 

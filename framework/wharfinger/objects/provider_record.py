@@ -136,7 +136,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
     @classmethod
     @base.remotable
     def get_undone(cls, context: Context) -> Self:
-        """Return the records with undone values, of all driver instances."""
+        """Return the records with values that other programs have undone, of all instances."""
         return cls._select(context, undone=NotIn([""]))
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Remove providers that their backend no longer has."""
+"""Plan the removal of providers that their backend no longer has."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ def orphan(uuid: str, name: str) -> PendingRemoval:
     return PendingRemoval(
         uuid=uuid,
         name=name,
-        reason="the provider has the trait of this driver instance, but the driver does not report "
-        "it, and no record shows that the driver instance created it: not changed",
+        reason="the provider has the instance trait of this driver instance, but the driver does "
+        "not report it, and no record shows that the driver instance created it: not changed",
     )
 
 

@@ -52,6 +52,9 @@ from wharfinger.reconcile.tree_write import TreeWrite
 
 _WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
+_UNPUBLISHED: Final = (
+    "its reserved amounts in Placement do not change, since no driver instance publishes it"
+)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -336,11 +339,14 @@ class Reservations:
         if not mine:
             raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
         left = (*stored.reasons(without=uuid), *stored.disagreement)
+        live = stored.live.inventories
+        if not stored.is_published and any(one.is_fully_reserved for one in live.values()):
+            left = (*left, _UNPUBLISHED)
         if left or not stored.is_published:
             self._apply(stored, stored.own_record, ended=mine)
         else:
             # Write even if nothing changes: a concurrent reservation has to read again.
-            own = full_reservation.release(stored.live.inventories, stored.record)
+            own = full_reservation.release(live, stored.record)
             record = full_reservation.released(stored.own_record, own)
             self._apply(stored, record, stored.set_inventories(own), ended=mine)
         return left

@@ -78,7 +78,7 @@ def test_sync_after_loss_of_state_changes_nothing_in_placement(
         assert after.code == 0
         says(
             after,
-            f"? {NEW_DEVICE} is absent: the provider has the trait of this driver instance",
+            f"? {NEW_DEVICE} is absent: the provider has the instance trait of this driver",
             "not changed",
         )
     assert not requests.writes

@@ -847,8 +847,11 @@ def test_release_of_a_provider_that_another_owner_took_writes_nothing(
     placement.client.set_traits(gpu.uuid, traits.resource_provider_generation, {"OWNER_CYBORG"})
     placement.requests.clear()
 
-    holds.release(gpu, "ann")
+    left = holds.release(gpu, "ann")
 
+    assert left == (
+        "its reserved amounts in Placement do not change, since no driver instance publishes it",
+    )
     assert placement.requests.writes == []
     assert figures(placement, "gpu") == FULL["gpu"]
     assert not rows(publishing.context)
