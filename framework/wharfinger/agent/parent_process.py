@@ -10,7 +10,7 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with(parent_pid: int) -> None:
-    """End this process when its parent process ends."""
+    """Arrange that this process ends when its parent process ends."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:  # the parent has ended already
         os._exit(1)

@@ -44,7 +44,7 @@ class WorkReport:
         return self._report
 
     def loaded(self, driver: str, owner: str) -> None:
-        """Note the loaded driver and its owner trait."""
+        """Note the loaded driver and the owner trait of the driver instance."""
         self._report = replace(self._report, driver=driver, owner=owner)
 
     def begin(self, kind: CycleType) -> None:

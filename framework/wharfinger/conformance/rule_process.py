@@ -84,7 +84,10 @@ class RuleProcess:
         self._buffer = b""
 
     def begin(self) -> dict[str, Any]:
-        """Wait for the process; return the driver's capabilities. Raises NotShown and Lost."""
+        """Wait until the process is ready; return the driver's capabilities.
+
+        Raises NotShown and Lost.
+        """
         answer = self._next_answer()
         if reason := answer["reason"]:
             raise NotShown(reason)

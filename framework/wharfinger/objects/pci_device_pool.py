@@ -1,4 +1,4 @@
-"""Numbers of PCI devices on a host, by vendor, product and NUMA node."""
+"""Counts of PCI devices on a host, by vendor, product and NUMA node."""
 
 from typing import ClassVar
 

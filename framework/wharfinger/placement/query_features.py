@@ -46,7 +46,7 @@ def candidate_features(query: Query) -> Iterator[Feature]:
 
 
 def numbered(query: Query) -> Query:
-    """Replace the names of granular groups in a query by numbers."""
+    """Return the query with numbers in place of the names of granular groups."""
     split = [(_GRANULAR.match(key), key, value) for key, value in query]
     suffixes = dict.fromkeys(match[2] for match, _key, _value in split if match)
     free = (str(number) for number in count(1) if str(number) not in suffixes)
