@@ -31,7 +31,7 @@ def parse_root(xml: str, tag: str) -> Element:
 
 
 def text_of(element: Element, tag: str) -> str:
-    """Return the text of a child element. Raises InvalidXML without one."""
+    """Return the text of a child element. Raises InvalidXML if there is no text."""
     text = (element.findtext(tag) or "").strip()
     if not text:
         raise InvalidXML(f"it has no <{tag}>")

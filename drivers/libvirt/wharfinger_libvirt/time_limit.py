@@ -1,4 +1,4 @@
-"""Limit the time of calls to libvirt."""
+"""Limit the time that the driver waits for libvirt."""
 
 import threading
 from collections.abc import Callable

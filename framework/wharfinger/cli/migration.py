@@ -111,7 +111,7 @@ class MigrationRecover(InstanceCommand):
 
     The command confirms moves whose confirmation was in progress, and reverts other interrupted
     moves. Live migrations, evacuations and moves that wait for a confirm or revert stay as they
-    are.
+    are, unless their instance is deleted.
 
     Exits with 1 if a move cannot be finished.
     """

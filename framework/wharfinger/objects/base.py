@@ -230,7 +230,10 @@ class WharfingerObject:
         target_version: str | None = None,
         version_manifest: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
-        """Return the object as a primitive; raises InvalidObject for a later version."""
+        """Return the object as a primitive.
+
+        Raises InvalidObject if ``target_version`` is later than VERSION.
+        """
         target = self.VERSION if target_version is None else target_version
         convert = versionutils.convert_version_to_tuple
         if convert(target) > convert(self.VERSION):

@@ -390,7 +390,7 @@ def _is_document(field: field_base.Field[Any]) -> bool:
 
 @contextmanager
 def object_errors(kind: type[KeptObject], objects: Collection[KeptObject] = ()) -> Iterator[None]:
-    """Replace errors of the database by ObjectErrors about this class."""
+    """Replace TakenError and StaleError by ObjectErrors about this class."""
     try:
         yield
     except TakenError as error:

@@ -24,17 +24,17 @@ _ROOTS: Final = uuid_module.UUID("6f0f2b6e-2c4e-5a53-9a60-7b6a3c1f7d0e")
 
 
 def check_trait(name: str, where: str = "") -> str:
-    """Return a valid standard or custom trait. Raises InvalidName."""
+    """Check and return a standard or custom trait. Raises InvalidName."""
     return _check("trait", name, _STANDARD_TRAITS, "os-traits", where)
 
 
 def check_resource_class(name: str, where: str = "") -> str:
-    """Return a valid standard or custom resource class. Raises InvalidName."""
+    """Check and return a standard or custom resource class. Raises InvalidName."""
     return _check("resource class", name, _STANDARD_CLASSES, "os-resource-classes", where)
 
 
 def check_provider_name(name: str) -> str:
-    """Return a valid provider name. Raises InvalidName."""
+    """Check and return a provider name. Raises InvalidName."""
     name = plain(name)
     if not isinstance(name, str) or not 0 < len(name) <= MAX_PROVIDER_NAME:
         raise _invalid("provider", name, f"must have 1 to {MAX_PROVIDER_NAME} characters")
@@ -44,7 +44,7 @@ def check_provider_name(name: str) -> str:
 
 
 def check_reason(reason: str, where: str = "") -> str:
-    """Return a valid reason of a reservation. Raises InvalidName."""
+    """Check and return the reason of a reservation. Raises InvalidName."""
     reason = plain(reason)
     if not isinstance(reason, str) or not reason or not reason.isprintable():
         problem = "must be printable text, and not empty"
