@@ -91,14 +91,15 @@ INSTANCE: Final = (
         type=_Ratio(),
         default=4.0,
         help="The allocation ratio of VCPU. Only used if this driver publishes the root provider "
-        "(see publish_root). The default is that of nova's initial_cpu_allocation_ratio.",
+        "(see publish_root). The default is nova's default for initial_cpu_allocation_ratio.",
     ),
     cfg.Opt(
         "ram_allocation_ratio",
         type=_Ratio(),
         default=1.0,
         help="The allocation ratio of MEMORY_MB. Only used if this driver publishes the root "
-        "provider (see publish_root). The default is that of nova's initial_ram_allocation_ratio.",
+        "provider (see publish_root). The default is nova's default for "
+        "initial_ram_allocation_ratio.",
     ),
     cfg.ListOpt(
         "enabled_mdev_types",

@@ -129,11 +129,11 @@ class ComputeDriver(abc.ABC):
         provider_tree.update_traits(nodename, self.get_traits(nodename))
 
     def capabilities_as_traits(self) -> dict[str, bool]:
-        """Return traits for all root providers: True adds a trait, False removes it."""
+        """Return traits for the root providers of nodes: True adds a trait, False removes it."""
         return {}
 
     def get_problems(self) -> Sequence[str]:
-        """Return messages for the operator about problems since the last snapshot."""
+        """Return messages for the operator about all current problems."""
         return ()
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:

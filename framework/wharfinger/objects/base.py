@@ -159,7 +159,7 @@ class WharfingerObject:
                 setattr(self, name, deepcopy(self.fields[name].default))
 
     def obj_what_changed(self) -> set[str]:
-        """Return the names of changed fields, including fields with changed objects."""
+        """Return the names of changed fields, including fields whose object has changed."""
         return self._changed_fields | {
             name
             for name, value in self._values.items()

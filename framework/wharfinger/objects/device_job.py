@@ -27,7 +27,7 @@ class DeviceJob(KeptObject):
     - ``host``, ``process_id``: the service host and the id of the job's process.
     - ``image``: the uuid of the image.
     - ``function``: the requested function of the image, None without one.
-    - ``state``: one of UNFINISHED or FINISHED.
+    - ``state``: a value of UNFINISHED or of FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
     - ``held_since``: when a job last programmed the device, in UTC; None if none did.
     - ``held_trait``: the trait of the device's function since ``held_since``; None if unknown.

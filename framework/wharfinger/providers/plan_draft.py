@@ -30,7 +30,7 @@ REPLACED: Final = "absent, and another provider offers its resources"
 class PlanFacts:
     """Facts of a cycle for the planner.
 
-    Mappings and sets are by provider uuid.
+    Mappings and sets are by provider uuid, except ``name_owners``.
     """
 
     publisher: Publisher

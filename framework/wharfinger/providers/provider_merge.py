@@ -13,7 +13,7 @@ from wharfinger.providers.provider_record import Record
 
 
 def own_view(live: Provider, record: Record) -> Provider:
-    """Return a provider in Placement as its driver knows it."""
+    """Return a provider without our full reservation, and with the name that we gave it."""
     if record.own_reserved:
         live = replace(live, inventories=full_reservation.release(live.inventories, record))
     applied = record.applied
