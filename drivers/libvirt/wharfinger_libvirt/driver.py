@@ -138,9 +138,10 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish the host, and a child provider for each device.
+        """Publish a child provider for each device, and the root provider unless it is overlaid.
 
-        Raises ReshapeNeeded if vGPUs have to move from the root provider, and BackendError.
+        Raises BackendError. Without ``allocations``, raises ReshapeNeeded if vGPUs have to move
+        from the root provider.
         """
         self._snapshot_of(nodename)
         mode = provider_tree.set_publishing_mode(nodename, self._config.publish_root)

@@ -19,7 +19,8 @@ class ConformanceInit(WharfingerCommand):
             "name",
             metavar="NAME",
             type=_name,
-            help="the name of the new driver; its Python module is wharfinger_NAME",
+            help="the name of the new driver; its Python module is wharfinger_NAME, with "
+            "_ for each -",
         )
         parser.add_argument(
             "--directory",

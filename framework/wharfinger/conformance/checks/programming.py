@@ -139,8 +139,8 @@ def says_nothing_unasked(subject: Subject) -> None:
             harness.expect()
             if calls and held is not UNKNOWN:
                 raise Violation(
-                    f"each backend call of current_function gets {fault}, beginning with "
-                    f"{calls[0]}, but current_function returns {shown(held)}",
+                    f"each backend call of current_function gets {fault} (the first call: "
+                    f"{calls[0]}), but current_function returns {shown(held)}",
                     "an error from current_function",
                 )
 
