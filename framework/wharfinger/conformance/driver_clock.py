@@ -84,7 +84,7 @@ class DriverClock:
 
     @property
     def still(self) -> float:
-        """Seconds in which no call to the driver or the harness began or ended."""
+        """Seconds since a call to the driver or the harness last began or ended."""
         return self._still.seconds
 
     def restart(self) -> None:

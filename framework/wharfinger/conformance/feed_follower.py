@@ -62,7 +62,7 @@ class Follower:
         return names
 
     def describe(self, names: Set[str]) -> dict[str, DesiredProvider]:
-        """Let the driver describe these nodes from its snapshot; return the providers by name."""
+        """Let the driver describe these nodes without a new listing; return providers by name."""
         by_root = trees({**self._live, **as_contents(self.described)})
         found: dict[str, DesiredProvider] = {}
         for name in sorted(names):

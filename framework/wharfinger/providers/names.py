@@ -89,7 +89,7 @@ def root_uuid(name: str) -> str:
 
 
 def child_uuid(parent_uuid: str, name: str) -> str:
-    """Derive the uuid of a child from the uuid of its parent and its name."""
+    """Derive a child's uuid from the child's name and the parent's uuid."""
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
 
 

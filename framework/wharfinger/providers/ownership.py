@@ -109,7 +109,7 @@ def was_created_again(known: Provider | None, live: Provider) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record; drop its values if another program created the provider again."""
+    """Return the record; clear applied and intended if another program recreated the provider."""
     if (
         live is None
         or not was_created_again(record.live, live)

@@ -40,7 +40,7 @@ def _name_of_root(state: CycleState, uuid: str) -> str | None:
 
 
 def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[str]]:
-    """Return all known uuids of each child of a node, by child name."""
+    """Return the known uuids of each child of a node, by child name."""
     return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name may cover several roots
 
 

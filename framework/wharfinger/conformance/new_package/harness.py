@@ -50,7 +50,7 @@ class FleetHarness(Harness):
         self.serve(self.port)
 
     def serve(self, port: int) -> int:
-        """Serve both lists in a thread; return the port."""
+        """Serve the machines of both hosts in a thread; return the port."""
         harness = self
 
         class Lists(BaseHTTPRequestHandler):
