@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class ChangeFeed:
-    """Finds nodes that may have changed since the last read.
+    """Finds nodes that may have changed since ``begin`` or ``advance``.
 
     It does not find deleted nodes.
     """

@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 
 class TimeLimit:
-    """Makes one call at a time, and stops waiting when it takes too long."""
+    """Stops waiting for a call that takes too long, and makes no other until it ends."""
 
     def __init__(self, instance: str, seconds: float) -> None:
         self._instance: Final = instance
@@ -22,7 +22,7 @@ class TimeLimit:
     def run(self, operation: str, call: Callable[[], _T]) -> _T:
         """Return the result of a call. Raises BackendError after the time limit.
 
-        The call then continues in its thread.
+        A call that takes too long continues in its thread.
         """
         if self._hanging is not None:
             self._hanging.join(self._seconds)

@@ -26,7 +26,7 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Kill(Case):
-    """A kill of the driver's process at a backend call or, with ``is_write``, at a write."""
+    """A kill of the driver's process at a backend call or, with ``is_write``, at a file write."""
 
     is_write: bool = False
 

@@ -98,7 +98,7 @@ class PlacementReader:
         }
 
     def unseen_parents(self, root: str, live: Collection[str]) -> frozenset[str]:
-        """List a tree; return the parents of the providers that are not in ``live``."""
+        """List a tree; return the parent of each provider that ``live`` lacks."""
         return frozenset(
             provider.parent_provider_uuid
             for provider in self._client.list_providers(in_tree=root)

@@ -164,7 +164,7 @@ class Reservations:
         return left
 
     def release_one(self, uuid: str) -> tuple[str, ...]:
-        """End this reservation; return why the provider stays reserved, if so.
+        """End the reservation ``uuid``; return why the provider stays reserved, if so.
 
         Raises ObjectNotFound.
         """

@@ -27,7 +27,7 @@ class StoredProvider:
 
     #: The traits in Placement, which may belong to an older generation than ``live``.
     traits: frozenset[str]
-    #: The provider as just read, completed from our record if that has the same generation.
+    #: The provider as just read, completed from ``own_record`` if that has the same generation.
     live: Provider
     #: A store with the record of the driver instance that publishes the provider.
     store: RecordStore
@@ -88,7 +88,7 @@ class StoredProvider:
 
     @property
     def own_record(self) -> Record:
-        """Our stored record of the provider, or an empty one."""
+        """The provider's record in ``store``, or an empty one."""
         return self.store.get(self.live.uuid)
 
     @property
@@ -103,7 +103,7 @@ class StoredProvider:
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
-        """Return our record with these ``reserved`` figures to restore."""
+        """Return ``own_record`` with these ``reserved`` figures to restore."""
         own = self.own_record
         return replace(own, own_reserved={**own.own_reserved, **figures})
 

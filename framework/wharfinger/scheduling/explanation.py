@@ -169,7 +169,7 @@ class Miss:
 class Stage:
     """The providers that remain after one check.
 
-    ``alone`` counts the providers with the classes that fail only this condition.
+    ``alone`` counts the providers that have the classes and fail this condition alone.
     """
 
     step: Step

@@ -187,7 +187,7 @@ def _check_never_free(publishing: Publishing, subject: Subject, thing: str) -> N
     found = subject.placement.contents().get(thing)
     if found is not None and found.inventories and not is_reserved(found):
         raise Violation(
-            f"{thing} was busy when it was added or put back, but is not fully reserved: "
+            f"{thing} has been busy since it was added or put back, but is not fully reserved: "
             f"{difference({}, {thing: found})}",
             f"all inventory of {thing} reserved from the first cycle on",
         )
