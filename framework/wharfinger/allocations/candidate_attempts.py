@@ -171,8 +171,7 @@ class FlavorSearch:
                     if not self._is_gone(consumer, error):
                         raise
                     LOG.info(
-                        "Instance %s: an allocation candidate is no longer free, and the next "
-                        "candidate is tried: %s",
+                        "Instance %s: an allocation candidate cannot be claimed: %s",
                         consumer.uuid,
                         error,
                     )

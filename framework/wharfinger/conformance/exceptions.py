@@ -20,5 +20,5 @@ class NotShown(Exception):
 class Unproven(NotShown):
     """A rule cannot be checked, or only in part ("unproven").
 
-    Optional methods are declared in the rule instead (``needs``, ``wants``).
+    Optional methods of the harness are declared in the rule instead (``needs``, ``wants``).
     """

@@ -80,7 +80,10 @@ class Follower:
 
 
 class Changes:
-    """Changes things of the backend, each at most once. The constructor raises Unproven."""
+    """Changes things of the backend. Call ``make`` once per thing.
+
+    The constructor raises Unproven.
+    """
 
     def __init__(self, subject: Subject) -> None:
         self._subject: Final = subject

@@ -144,8 +144,8 @@ def add_options(add_argument: Callable[..., Any], prefix: str = "") -> None:
         type=_seconds,
         default=TIMEOUT,
         help="the seconds that all calls to the driver in one rule may take together. A rule that "
-        "takes longer fails. One call to the harness may also take this long; after that, the "
-        "rule is not run. Default: %(default)g",
+        "takes longer fails. If one call to the harness takes longer, the rule counts as not run. "
+        "Default: %(default)g",
     )
     add_argument(
         f"--{prefix}thorough",

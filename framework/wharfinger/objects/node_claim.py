@@ -21,8 +21,8 @@ _TABLES: Final = tuple(kind.TABLE for kind in (ComputeNode, ProviderRecord, Inst
 class NodeClaim(WharfingerObject):
     """Changed instances and migrations, saved in one transaction.
 
-    - ``node``: the node that these objects name, None if it does not exist. The node has no
-      revision if another program publishes it.
+    - ``node``: a node that has to exist, or else nothing is saved; None for no such condition.
+      The node has no revision if another program publishes it.
     - ``instances``, ``migrations``: the objects to save.
     """
 

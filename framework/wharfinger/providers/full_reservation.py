@@ -76,7 +76,7 @@ def released(record: Record, inventories: Mapping[str, Inventory]) -> Record:
 
 
 def disputed(records: Collection[Record]) -> frozenset[str]:
-    """Return the classes for which records of one provider restore different figures."""
+    """Return the classes for which not all records of a provider restore the same figure."""
     return frozenset(
         name
         for record in records

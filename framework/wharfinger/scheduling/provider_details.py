@@ -142,9 +142,10 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
 
 
 def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict[str, Reserved]:
-    """Return the drivers' reservations without a reason, by provider uuid.
+    """Return the reservations of drivers that fully reserve one of these classes.
 
-    Raises ObjectError and StateError.
+    ``classes`` and the result are by provider uuid. The reason is UNSAID. Raises ObjectError and
+    StateError.
     """
     return {
         record.provider_uuid: Reserved(
