@@ -61,7 +61,7 @@ class IronicDriver(ComputeDriver):
         return list(fleet.nodes)
 
     def node_is_available(self, nodename: str) -> bool:
-        """Ask Ironic whether it has the selected node. Raises BackendError."""
+        """Ask Ironic whether a node exists, and the options select it. Raises BackendError."""
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:

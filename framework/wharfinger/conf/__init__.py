@@ -167,10 +167,10 @@ def problems(conf: Options) -> Iterator[WharfingerError]:
         yield from _unknown_sections(conf, read, instances)
 
 
-def service_sections(conf: Options, group: str) -> list[str]:
-    """Return the names of the sections that configure a service. Raises ConfigurationError."""
-    credentials = SERVICES[group].read(conf).credentials
-    return list(dict.fromkeys((group, credentials or group)))
+def service_sections(conf: Options, section: str) -> list[str]:
+    """Return the sections with a service's options and credentials. Raises ConfigurationError."""
+    credentials = SERVICES[section].read(conf).credentials
+    return list(dict.fromkeys((section, credentials or section)))
 
 
 def _unknown_sections(

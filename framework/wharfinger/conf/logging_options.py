@@ -171,7 +171,7 @@ class LoggingSection:
 
     @property
     def debug(self) -> bool:
-        """Whether the option debug is set."""
+        """The value of the option debug."""
         return bool(self.values["debug"])
 
     @property

@@ -35,7 +35,7 @@ _MOST: Final = 20
     after=("WHF-921",),
 )
 def says_what_is_held(subject: Subject) -> None:
-    """Check that ``current_function`` never returns a function that the device lacks."""
+    """Check that ``current_function`` returns the backend's function, not the requested one."""
     thing = subject.harness.things()[0]
     with subject.driver() as first:
         uuid = uuid_of(subject, first, thing)

@@ -1,4 +1,4 @@
-"""Store the operation in progress and the last save of an instance."""
+"""Store an instance's operation in progress, and the time of its last save."""
 
 import sqlalchemy as sa
 
