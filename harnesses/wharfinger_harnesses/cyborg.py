@@ -244,7 +244,7 @@ class Cyborg(OpenStackService):
     def wait_for_programming(
         self, bus: str, host: str | None = None, count: int = 1
     ) -> dict[str, Any]:
-        """Wait until a device has ``count`` programmings in progress; return the last start event."""
+        """Wait until a device has ``count`` programmings underway; return the last start event."""
         begun = self._wait(
             f"{self._device(bus, host)} is not being programmed",
             lambda: found if len(found := self.underway(bus, host)) >= count else None,
