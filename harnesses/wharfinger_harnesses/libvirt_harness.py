@@ -140,7 +140,7 @@ class LibvirtHarness(Harness):
         return self._calls.made
 
     def use_old_layout(self) -> OldLayout:
-        """Return the layout that nova published before Stein."""
+        """Let two domains use vGPUs; return the layout that nova published before Stein."""
         one, two = self.things()[:_GPUS]
         self._hold(one, OFFERED, 1)
         self._hold(two, OFFERED, 2)

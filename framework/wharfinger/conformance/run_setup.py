@@ -114,7 +114,7 @@ def _start_harness(
 
 
 def find_harness(driver: str) -> Any:
-    """Return the class of a driver's harness, if any. Raises NotShown."""
+    """Return the class of a driver's harness, None without one. Raises NotShown."""
     found = [*entry_points(group=HARNESSES, name=driver)]
     if len(found) > 1:
         named = ", ".join(sorted(one.value for one in found))

@@ -221,5 +221,5 @@ class Plan:
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:
-        """Return all errors of the cycle."""
+        """Return the errors of the plan and of its trees."""
         return (*self.errors, *(one for tree in self.trees for one in tree.problems))

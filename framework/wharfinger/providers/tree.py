@@ -133,7 +133,7 @@ class ProviderTree:
             return [node.provider.uuid for top in tops for node in top.walk()]
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
-        """Return the uuids of all providers in a provider's tree, parents first."""
+        """Return the uuids of the whole tree of a provider, parents first."""
         with self.lock:
             return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
 

@@ -55,7 +55,7 @@ class RequestGroup:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the group has neither resources nor conditions."""
+        """Return whether the group has no resources, and no conditions except an owner."""
         conditions = self.traits, self.member_of, self.forbidden_aggregates, self.in_tree
         return not self.resources and not any(conditions)
 
