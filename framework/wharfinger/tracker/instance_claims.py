@@ -4,10 +4,9 @@ The method names are those of nova's resource tracker.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from enum import StrEnum
 from typing import Final
-
-from tenacity import retry, retry_if_exception_type, retry_if_result, stop_after_attempt
 
 from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectError, ObjectNotFound
 from wharfinger.objects import (
@@ -118,25 +117,26 @@ class Claims:
         if steps := self._steps(instance, migration, end):
             for status in steps:
                 migration.status = status
-            ended = NodeClaim(self._context, node=None, migrations=[migration])
+            there, moved = None, []
             if end is End.SOURCE:
                 instance.host, instance.node = migration.dest_compute, migration.dest_node
                 if not instance.flavor.is_same_as(migration.new_flavor):
                     instance.flavor = migration.new_flavor
-                there = nodes_named(self._context, instance.host, instance.node)
-                ended.node, ended.instances = next(iter(there), None), [instance]
-            ended.save()
+                there = next(iter(nodes_named(self._context, instance.host, instance.node)), None)
+                moved = [instance]
+            NodeClaim(self._context, node=there, instances=moved, migrations=[migration]).save()
         for host, node in ends_of(migration):
             if host == self.host and node is not None:
                 self.save_usage(node)
 
-    @retry(
-        retry=retry_if_exception_type((ConcurrentSave, ObjectNotFound)) | retry_if_result(bool),
-        stop=stop_after_attempt(_ATTEMPTS),
-        retry_error_callback=lambda _state: None,  # the next cycle saves the usage
-    )
-    def save_usage(self, node: str) -> bool:
+    def save_usage(self, node: str) -> None:
         """Save the usage of a node in its rows."""
+        for _attempt in range(_ATTEMPTS):  # after that, the next cycle saves the usage
+            with suppress(ConcurrentSave, ObjectNotFound):
+                if not self._correct_usage(node):
+                    return
+
+    def _correct_usage(self, node: str) -> bool:
         rows = ComputeNodeList.get_by_filters(
             self._context, host=self.host, hypervisor_hostname=node
         )
@@ -148,7 +148,7 @@ class Claims:
         is_wrong = any(row.obj_what_changed() for row in rows)
         if is_wrong:
             rows.save()
-        return is_wrong  # then run again: a claim may have read the rows before this save
+        return is_wrong  # then look again: a claim may have read the rows before this save
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
         dropped = _DROPPED[end]
