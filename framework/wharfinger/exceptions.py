@@ -730,7 +730,7 @@ class UnknownTrait(PlacementError):
 
 
 class Conflict(PlacementError):
-    """Placement answered 409: the request conflicts with its present state."""
+    """Placement answered 409: the request conflicts with Placement's present state."""
 
 
 class ConcurrentUpdate(Conflict):

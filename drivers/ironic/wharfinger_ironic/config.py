@@ -93,7 +93,7 @@ class FleetSection:
                     key=key,
                     value=value,
                     problem="an empty value selects no node.",
-                    remedy="Set a value, or remove the option to select all nodes.",
+                    remedy="Set a value, or remove the option.",
                 )
         selected = {_IRONIC_NAMES.get(key, key): value for key, value in given.items()}
         microversion, needed_for = _NEEDED, "the requested fields of nodes"

@@ -13,7 +13,7 @@ from wharfinger.exceptions import DriverLoadError, WharfingerError
 
 
 class DriverList(WharfingerCommand, Lister):
-    """List the installed and enabled drivers, and whether each can be loaded."""
+    """List all installed and all enabled drivers, and whether each can be loaded."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.driver import loader

@@ -176,7 +176,7 @@ class LoggingSection:
 
     @property
     def names_output(self) -> bool:
-        """Whether an option sets where to log."""
+        """Whether an option sets where to log, or use_json is set."""
         chosen = ("use_stderr", "use_journal", "use_syslog", "use_json")
         return self.file is not None or any(self.values[name] for name in chosen)
 

@@ -105,7 +105,7 @@ class Subject:
         return self._harness is not None
 
     def can(self, method_or_fault: str) -> bool:
-        """Return whether the harness has this method or can inject this fault."""
+        """Return whether the harness overrides this method or can inject this fault."""
         if self._harness is None:
             return False
         if method_or_fault in [*Fault]:

@@ -52,7 +52,7 @@ class ComputeDriver(abc.ABC):
 
     @classmethod
     def config_sections(cls, conf: cfg.ConfigOpts, name: str) -> Iterable[str]:
-        """Return the names of further sections [<name>:...] that the driver instance reads.
+        """Return the names of further sections, such as ``<name>:a``, that the instance reads.
 
         The framework refuses other sections whose names start with ``<name>:``.
         """

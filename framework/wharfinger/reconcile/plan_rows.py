@@ -104,7 +104,7 @@ def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
 
 
 def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
-    """Return the reservations that change their phase or end, with new phases, by root uuid."""
+    """Return the reservations with new phases, by root uuid; phase None ends a reservation."""
     plans = {tree.root_uuid: tree for tree in trees}
     root_of = _root_finder(state, plans.values())
     found: dict[str, Phases] = {}

@@ -32,7 +32,7 @@ class Gate:
 
     @property
     def is_on(self) -> bool:
-        """Return whether the owner has services, and all of them tag all their providers."""
+        """Return whether the owner has services, and ``behind`` is empty."""
         return self.services > 0 and not self.behind
 
 

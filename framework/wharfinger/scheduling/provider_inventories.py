@@ -1,4 +1,4 @@
-"""Read the inventories of all providers in the requested classes."""
+"""Read provider inventories of the requested classes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ _MOST_REQUESTS: Final = 4
 
 
 class Stocks:
-    """Reads the inventories and usages of all providers in the requested classes."""
+    """Reads provider inventories and usages of the requested classes."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Stocks:
         self._reads = 0
 
     def gather(self) -> Facts:
-        """Read the inventories that are still unknown; return the facts with them."""
+        """Read inventories that are still unknown; return the facts with them."""
         tried = set()
         for kind, amount in self._wanted:
             self._fitting[kind, amount] = self._offered(kind, amount)

@@ -1,6 +1,6 @@
 """Claim nodes for instances and moves.
 
-The method names are those of nova's resource tracker.
+Most method names are those of nova's resource tracker.
 """
 
 from collections.abc import Mapping
