@@ -1,6 +1,6 @@
 """The host at one moment, as libvirt describes it.
 
-Devices and domains are read until two readings are equal.
+Devices and domains are read until two readings in a row are equal.
 """
 
 from collections.abc import Callable, Sequence

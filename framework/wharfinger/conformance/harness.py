@@ -183,30 +183,30 @@ class Harness(abc.ABC):
     def expected(self) -> Mapping[str, Expected]:
         """Return the present totals and traits of each thing that is not busy, from the backend.
 
-        Without this method, the kit does not find a driver that publishes constants.
+        Without this method, the kit does not notice that a driver publishes constants.
         """
         raise NotImplementedError
 
     def change(self, thing: str) -> None:
         """Change a total or a trait of a thing in place, to a value that it did not have before.
 
-        Without this method, the kit does not find a driver that reads a thing only once.
+        Without this method, the kit does not notice that a driver reads a thing only once.
         """
         raise NotImplementedError
 
     def use(self, thing: str) -> None:
         """Let a consumer, such as an instance of nova, use a part of a thing.
 
-        The totals stay, and the thing is not busy. Without this method, the kit does not find a
-        driver that publishes only the unused part.
+        The totals stay, and the thing is not busy. Without this method, the kit does not notice
+        that a driver publishes only the unused part.
         """
         raise NotImplementedError
 
     def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, which has other things.
 
-        No thing has the same name on both hosts. Without this method, the kit does not find a
-        driver that publishes the same uuids on all hosts.
+        No thing has the same name on both hosts. Without this method, the kit does not notice
+        that a driver publishes the same uuids on all hosts.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Changes of a reconcile cycle in the database, saved in one transaction."""
+"""Batches of the database changes of a reconcile cycle, each saved in one transaction."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final

@@ -121,7 +121,7 @@ def without_lost(record: Record, live: Provider | None, publisher: Publisher) ->
 
 
 def other_instances(traits: Iterable[str], publisher: Publisher) -> frozenset[str]:
-    """Return the traits of other driver instances, if they alone mark a provider."""
+    """Return the traits of other driver instances; none if this instance's trait is there."""
     marks = frozenset(filter(is_instance_trait, traits))
     return frozenset() if marks & publisher.traits else marks
 

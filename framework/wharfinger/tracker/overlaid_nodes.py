@@ -17,7 +17,7 @@ from wharfinger.providers import Provider, PublishingMode, provider_record
 
 
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
-    """Return the overlaid nodes whose records match the filter ``where``.
+    """Return the overlaid nodes whose provider records match ``where``.
 
     They have only a uuid, host and hypervisor_hostname. Raises ObjectError and StateError.
     """
