@@ -134,7 +134,7 @@ class Cyborg(OpenStackService):
         return uuid
 
     def request(self, uuid: str) -> dict[str, Any]:
-        """Return an accelerator request."""
+        """Return the accelerator request with this uuid."""
         described: dict[str, Any] = self._succeed("GET", f"/accelerator_requests/{uuid}")
         return described
 

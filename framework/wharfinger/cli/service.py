@@ -101,7 +101,7 @@ class ServiceShow(ObjectShow):
 
 
 class ServiceDisable(ObjectCommand):
-    """Disable a service: after its next cycle, the nodes of the service get no more allocations.
+    """Disable a service: after its next cycle, nova and Wharfinger select none of its nodes.
 
     Present allocations stay.
     """

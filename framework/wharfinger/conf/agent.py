@@ -38,7 +38,7 @@ OPTIONS: Final = (
         default=60,
         max=_LONGEST,
         help="Seconds between two drift cycles; not below poll_interval. A drift cycle asks "
-        "Placement for changes of other programs. A failed cycle or start of a driver instance is "
+        "Placement for changes of other programs. A failed cycle or start of a driver is "
         "repeated after 1 second, then 2, 4 and so on, up to drift_interval, but at most 30 "
         "seconds.",
     ),

@@ -189,7 +189,7 @@ class TreeDraft:
 
 
 def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return the full reservation of a provider by another program, or None."""
+    """Return which classes of a provider another program has fully reserved, or None."""
     classes = full_reservation.foreign(provider.inventories, record)
     if not classes:
         return None

@@ -28,7 +28,7 @@ class Observer:
         self._store: Final = store
 
     def listing(self, state: CycleState) -> CycleState:
-        """Return the state with all trees, as read from Placement."""
+        """Return the state with all trees of the driver instance, as read from Placement."""
         named = self._store.contested | state.publisher.adopts
         reading = self._reader.read(state.every_node.roots, state.records, named=named)
         return self._with_reading(replace(state, is_listing=True), reading)

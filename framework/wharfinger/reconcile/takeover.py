@@ -128,7 +128,7 @@ class Takeovers:
         )
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return those nodes that another host or driver instance publishes now."""
+        """Return those of our nodes that another host or driver instance has taken over."""
         return frozenset(
             row.uuid
             for row in self._others(uuids)
