@@ -2,7 +2,7 @@
 
 Usage: `ironic_service.py DIRECTORY [PORT]`. Without PORT, the API uses a free one. The file `port`
 has the port. An optional `ironic.conf` in the directory overrides the options of this module. At
-SIGUSR1 the process reads it again.
+SIGUSR1 the process reads `ironic.conf` again.
 """
 
 import gc

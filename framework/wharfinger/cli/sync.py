@@ -117,7 +117,8 @@ class Sync(ObjectCommand):
         except WharfingerError as error:
             # Each instance reports an error of the database, and so does the report at the end.
             self.app.LOG.debug(
-                "The service of this host cannot be reported as up in the database: %s", error
+                "The command cannot report the service of this host as up in the database: %s",
+                error,
             )
 
     @contextmanager

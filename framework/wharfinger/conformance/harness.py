@@ -157,7 +157,7 @@ class Harness(abc.ABC):
     @property
     @abc.abstractmethod
     def calls(self) -> Sequence[str]:
-        """Return the driver's calls since the last ``expect``, each as a short text."""
+        """Return the driver's calls to the backend since the last ``expect``, as short texts."""
 
     # Optional methods. Without one, rules whose check needs it, or sees more with it, are unproven.
 

@@ -113,7 +113,7 @@ def rule(
 
 
 def requirements(after: Iterable[str]) -> frozenset[str]:
-    """Return these rule ids and the ids of all required rules."""
+    """Return these rule ids and, recursively, the ids of the rules that they require."""
     found = {*after}
     for id in after:
         if id in _REGISTRY:

@@ -128,7 +128,7 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Store the rows without a check of revisions; None deletes a row."""
+        """Add or update these rows without a check of revisions; None deletes a row."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:

@@ -1,4 +1,4 @@
-"""Migrations: moves of instances from one node to another."""
+"""Migrations: moves of instances to another node or flavor."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -65,7 +65,7 @@ class _Status(field_types.Word):
 
 @register
 class Migration(KeptObject):
-    """A move of an instance from one node to another.
+    """A move of an instance to another node or flavor.
 
     - ``uuid``: the uuid of the move, and of the consumer of the source's allocation.
     - ``instance_uuid``: the instance that moves.

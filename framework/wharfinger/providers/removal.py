@@ -26,7 +26,7 @@ class RemovalPolicy:
     allow_mass: bool = False
 
     def allows(self, gone: int, providers: int) -> bool:
-        """Return whether one cycle may remove or reserve this many providers."""
+        """Return whether one cycle may remove or reserve ``gone`` of our ``providers``."""
         return self.allow_mass or gone <= _FEW or gone * _FRACTION <= providers
 
 

@@ -183,7 +183,7 @@ def from_flavor(
 
 
 def keys_of(flavor: Flavor) -> dict[tuple[str, str | None, str], str]:
-    """Return the extra specs by kind, group suffix and name of what they request.
+    """Return the keys of extra specs by kind, group suffix and name of what they request.
 
     The suffix is None for the root provider. Raises InvalidRequest.
     """
