@@ -134,7 +134,7 @@ class WharfingerError(Exception):
     """Base class of all errors.
 
     The keyword arguments are the values of ``template``, and become attributes. Passwords and
-    tokens in them are masked.
+    tokens in text are masked.
     """
 
     template: ClassVar[str] = "{reason}"

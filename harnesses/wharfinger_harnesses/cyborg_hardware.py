@@ -16,7 +16,7 @@ The file `hardware.json` has a list of devices for each host. A device has these
     "succeeds" (the default); "fails" (the driver reports a failure); "raises" (the driver raises an
     error); "fails late" or "raises late" (with the new function in the device);
 ``hold``
-    whether programming stops until there is a file in the directory `go/HOST_BUS`;
+    whether programming waits for a file in the directory `go/HOST_BUS`;
 ``seconds``
     the duration of programming, without the time of ``hold``.
 

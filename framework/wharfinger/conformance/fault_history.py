@@ -621,8 +621,8 @@ def try_cases(
 ) -> str:
     """Play the history with these cases; return as text how many were tried.
 
-    Every ``apart``-th step of a play meets a case: at least two, for late answers three. Raises
-    Violation and NotShown.
+    Cases of one play are at least ``apart`` steps apart: 2 or more, with late answers 3 or more.
+    Raises Violation and NotShown.
     """
     count = sum(map(len, queues))
     if not count:

@@ -14,7 +14,7 @@ KnownChildren = Mapping[str, Mapping[str, list[str]]]
 
 
 def known_children(state: CycleState) -> KnownChildren:
-    """Return the uuids of children that this instance has created, by root and name."""
+    """Return the uuids that this driver instance has recorded for its own children."""
     found: dict[str, dict[str, list[str]]] = {}
     former = former_roots(state.reservations)
     for uuid, record in state.records.items():
