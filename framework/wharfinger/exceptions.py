@@ -316,7 +316,7 @@ class ChildReplaced(WharfingerError):
 
 
 class ProviderRenamed(WharfingerError):
-    """Another program has renamed a root provider that a driver instance overlays."""
+    """A root provider that a driver instance overlays has another name than its node."""
 
     template = (
         "root provider {provider} ({uuid}) has another name in Placement: {renamed}. Driver "

@@ -1,4 +1,4 @@
-"""Argument types of traits, and errors in requests."""
+"""Argument types of traits, and errors for invalid requests."""
 
 import argparse
 from collections.abc import Iterable, Iterator

@@ -22,11 +22,11 @@ def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> N
                 one.save()
 
 
-def delete_jobs(context: Context, host: str, instance: str, uuids: Iterable[str]) -> None:
+def delete_jobs(context: Context, host: str, instance: str, gone: Iterable[str]) -> None:
     """Delete the finished jobs of a driver instance for devices that are gone."""
     found = [
         one
-        for one in _finished(context, uuids)
+        for one in _finished(context, gone)
         if (one.host, one.driver_instance) == (host, instance)
     ]
     scope = sorted({uuid for one in found for uuid in one.scope})

@@ -15,7 +15,7 @@ class UnchangedTrees:
         self._desired: dict[str, list[DesiredProvider]] = {}
 
     def find(self, state: CycleState) -> frozenset[str]:
-        """Return the roots of trees unchanged since the last full cycle."""
+        """Return the roots of remembered trees that have not changed."""
         ends = {one.provider_uuid for one, phase in state.phases if phase is None}
         ends |= {one.provider_uuid for one in state.lost}
         changing = changed_trees(state).union(
