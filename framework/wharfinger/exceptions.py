@@ -716,7 +716,7 @@ class PermissionRefused(PlacementError):
 
 
 class NotFound(PlacementError):
-    """Placement answered 404: the requested object does not exist."""
+    """The requested object does not exist in Placement (404)."""
 
 
 class UnknownTrait(PlacementError):

@@ -172,7 +172,7 @@ class CandidateList(_CandidateCommand, Lister):
         if found.dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in found.dropped.items())
             warn(
-                "Request filters dropped candidates: %s. -v shows the reason of the first.",
+                "Wharfinger dropped candidates: %s. -v shows the first reason of each filter.",
                 counts,
             )
         if not found.candidates:

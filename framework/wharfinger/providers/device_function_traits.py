@@ -84,7 +84,7 @@ def with_functions(
     records: Mapping[str, Record],
     instance_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
-    """Correct function traits of desired providers; also return uuids whose jobs are obsolete."""
+    """Return desired with corrected function traits, and uuids of devices with obsolete jobs."""
     mine = {
         uuid: held
         for uuid, held in functions.items()

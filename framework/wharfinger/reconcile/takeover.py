@@ -101,7 +101,7 @@ class Takeovers:
         overlaid_roots: Iterable[str],
         live: Mapping[str, Provider],
     ) -> dict[str, WharfingerError]:
-        """Take over nodes, and our records below overlaid roots; return errors by uuid."""
+        """Take over nodes, and the records below overlaid roots; return errors by uuid."""
         return {
             **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
             **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),

@@ -132,9 +132,7 @@ class CandidateSearch:
                 good.append(candidate)
         if dropped:
             counts = ", ".join(f"{count} by {name}" for name, count in dropped.items())
-            LOG.info(
-                "Request filters dropped some of %d allocation candidates: %s", len(answer), counts
-            )
+            LOG.info("Of %d allocation candidates, Wharfinger dropped %s", len(answer), counts)
         return good, dropped
 
 

@@ -158,7 +158,7 @@ def unexplained(context: Context, classes: Mapping[str, frozenset[str]]) -> dict
 
 
 def with_reservations(context: Context | None, providers: Iterable[Details]) -> list[Details]:
-    """Return the details with reservations.
+    """Return the details, each with its provider's reservations.
 
     Without a database, all reservations count as those of other programs. Raises ObjectError and
     StateError.

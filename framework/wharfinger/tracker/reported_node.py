@@ -23,7 +23,7 @@ _NO_FACTS: Final = NodeFacts()
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as its driver reports it."""
+    """A node that a driver reports."""
 
     name: str
     #: The uuid of the root provider.

@@ -242,7 +242,7 @@ def test_dropped_candidates_are_counted_and_explained(
 
     assert (done.code, providers_of(done.json())) == (0, ["cn n"])
     assert done.err == (
-        "Request filters dropped candidates: 1 by owner. -v shows the reason of the first.\n"
+        "Wharfinger dropped candidates: 1 by owner. -v shows the first reason of each filter.\n"
     )
     # The limit applies after the filters.
     assert providers_of(run(hosts, *arguments, "--limit", "1").json()) == ["cn n"]
@@ -251,7 +251,7 @@ def test_dropped_candidates_are_counted_and_explained(
     done = run(hosts, *arguments)
     assert (done.code, done.json()) == (0, [])
     assert done.err == (
-        "Request filters dropped candidates: 2 by owner. -v shows the reason of the first.\n"
+        "Wharfinger dropped candidates: 2 by owner. -v shows the first reason of each filter.\n"
         f"{NOTHING} --no-filters lists candidates without filtering by compute_status, owner.\n"
     )
     assert providers_of(listed(hosts, *GPU, "--no-filters")) == ["a", "n", "u", "y"]
@@ -537,7 +537,7 @@ def test_older_placement_limits_the_possible_requests(
     assert not requests
     done = run(hosts, *GPU, "-f", "json")
     assert (done.code, providers_of(done.json())) == (0, ["n"])
-    assert done.err.startswith("Request filters dropped candidates: 1 by owner.")
+    assert done.err.startswith("Wharfinger dropped candidates: 1 by owner.")
 
     lab.lower(monkeypatch, "1.33")  # this version does not return which group uses a provider
     [row] = listed(hosts, *GPU, "--required", "CUSTOM_FAST")

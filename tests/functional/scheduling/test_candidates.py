@@ -355,7 +355,7 @@ def test_dropped_candidates_are_counted_and_the_first_is_explained(
     first, counts = (line for line in caplog.messages if "drop" in line)
     for told in ("Request filter owner", "VGPU", NOVA, uuid(names[0])):
         assert told in first
-    assert counts == "Request filters dropped some of 3 allocation candidates: 2 by owner"
+    assert counts == "Of 3 allocation candidates, Wharfinger dropped 2 by owner"
 
 
 # Caches.

@@ -222,9 +222,9 @@ def others_kept(subject: Subject) -> None:
             reported = _stated(describe(fresh, before))
         if touched := theirs & reported.keys():
             raise Violation(
-                "the driver sets inventory or traits of another owner's providers: "
+                "the driver describes or reserves another owner's providers: "
                 f"{', '.join(sorted(touched))}",
-                "no inventory or traits from the driver for the providers of owner "
+                "no description or reservation from the driver for the providers of owner "
                 f"{_OTHERS_OWNER}",
             )
         publishing.restart()

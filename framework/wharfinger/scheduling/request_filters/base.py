@@ -38,6 +38,6 @@ class RequestFilter:
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return why a candidate breaks this rule; None if it does not.
 
-        ``request`` is the request as sent.
+        ``request`` is the request as sent to Placement.
         """
         return None
