@@ -131,7 +131,7 @@ class Agent:
                     self._report,
                     self._down_time,
                     at_once=True,
-                    patience=_REPORT_TIMEOUT,
+                    exit_timeout=_REPORT_TIMEOUT,
                 )
             )
             for runner in self._runners.values():

@@ -64,7 +64,7 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Records long sleeps and changes of shared state in calls to a driver."""
+    """Records calls to a driver that sleep too long, or change state of the whole process."""
 
     def __init__(
         self,

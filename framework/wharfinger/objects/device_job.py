@@ -30,8 +30,8 @@ class DeviceJob(KeptObject):
     - ``state``: a value of UNFINISHED or of FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
     - ``held_since``: when a job last programmed the device, in UTC; None if none did.
-    - ``held_trait``: the trait of the device's function since ``held_since``; None if unknown.
-    - ``stale_traits``: function traits from before ``held_since``.
+    - ``held_trait``: the function trait since ``held_since``; None if unknown or outdated.
+    - ``stale_traits``: traits of earlier functions, which late reports may still have.
     - ``former_traits``: the device's function traits when this job started.
     - ``problem``: the error, None without one.
     - ``started_at``: when the job started, in UTC.

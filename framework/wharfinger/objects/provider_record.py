@@ -95,7 +95,7 @@ class ProviderRecord(RowObject):
         return self._row(self.fields.keys() - {"revision", "host", "driver_instance"})
 
     def note_written(self, host: str, driver_instance: str, has_revision: bool) -> None:
-        """Note that this driver instance on this host has written the record."""
+        """Update this object after its row was written."""
         if has_revision:
             self.revision = 1 if self.is_new else self.revision + 1
         self.host, self.driver_instance = host, driver_instance

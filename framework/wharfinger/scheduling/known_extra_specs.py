@@ -379,7 +379,7 @@ def find(key: str) -> ExtraSpec | None:
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether a key has a namespace of nova, such as hw."""
+    """Return whether a key has a namespace of nova, such as hw, except those of requests."""
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 

@@ -91,9 +91,9 @@ def _log(gate: Gate, off: int) -> None:
     if gate.is_on:
         LOG.info(
             "The gate of %s is on: all %d services of this owner tag their providers with an owner "
-            "trait. From now on, requests for this owner exclude providers without an owner trait, "
-            "except sharing providers. To include all providers without an owner trait, "
-            "set [scheduling] untagged = allow.",
+            "trait. Requests for this owner exclude providers without an owner trait, except "
+            "sharing providers. To include all providers without an owner trait, set "
+            "[scheduling] untagged = allow.",
             gate.owner,
             gate.services,
         )

@@ -31,13 +31,13 @@ class Heartbeat:
         down_time: timedelta,
         *,
         at_once: bool = False,
-        patience: float | None = None,
+        exit_timeout: float | None = None,
     ) -> None:
         self._host: Final = host
         self._report: Final = report
         self._down_time: Final = down_time.total_seconds()
         self._at_once: Final = at_once
-        self._patience: Final = patience
+        self._exit_timeout: Final = exit_timeout
         self._progressed = time.monotonic()
         self._stopping: Final = Event()
         self._thread: Final = Thread(target=self._run, name="heartbeat", daemon=True)
@@ -49,7 +49,7 @@ class Heartbeat:
 
     def __exit__(self, *_error: object) -> None:
         self._stopping.set()
-        self._thread.join(self._patience)
+        self._thread.join(self._exit_timeout)
 
     @property
     def has_ended(self) -> bool:

@@ -42,7 +42,7 @@ _ROUNDS: Final = 2
     after=("WHF-208",),
 )
 def as_the_backend_has_it(subject: Subject) -> None:
-    """Check that published totals and traits agree with the backend."""
+    """Check that the providers have the totals and the traits that the backend has."""
     harness = subject.harness
     with subject.publishing() as publishing:
         see_figures(subject, publishing.settle())

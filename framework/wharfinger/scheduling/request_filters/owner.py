@@ -21,7 +21,7 @@ _MOST_FORBIDDEN: Final = 60
 
 
 class OwnerFilter(RequestFilter):
-    """Let each group of a request take only resources of its owner.
+    """Keep each group of a request away from resources of other owners.
 
     Placement cannot express this rule, so the filter also checks each candidate.
     """

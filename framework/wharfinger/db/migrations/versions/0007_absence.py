@@ -1,4 +1,4 @@
-"""Store since when a provider has been absent."""
+"""Store the start of an absence also in uptime of the host."""
 
 import sqlalchemy as sa
 
