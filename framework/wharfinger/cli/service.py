@@ -37,7 +37,7 @@ class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
     An owner's gate is on when all services that publish for the owner have version 2 or later.
-    Requests for the owner then get only providers with its owner trait.
+    Requests for the owner then observe the option [scheduling] untagged.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

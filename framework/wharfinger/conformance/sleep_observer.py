@@ -1,4 +1,4 @@
-"""Record sleeps, and changes of shared state, in calls to a driver."""
+"""Watch sleeps and changes of shared state in calls to a driver."""
 
 import _signal  # type: ignore[import-not-found]
 import _socket

@@ -147,7 +147,7 @@ def is_overlaid(record: Record) -> bool:
 
 
 def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
-    """Return whether a provider belongs to another program."""
+    """Return whether a provider counts as another program's."""
     record = without_lost(record, live, publisher)
     is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
     return live.uuid not in publisher.adopts and (is_overlaid(record) or not is_ours)

@@ -38,7 +38,7 @@ class LostAllocations:
         self._cleans: Final = cleans_after_release
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
-        """Return the state with new reservations for lost allocations, and changes of earlier ones.
+        """Return the state with new and changed reservations for lost allocations.
 
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """

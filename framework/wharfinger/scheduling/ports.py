@@ -42,7 +42,7 @@ def from_port(
     """Return the request for a port. Raises InvalidRequest.
 
     ``resource_request`` has the format of Neutron's extension port-resource-request-groups. The
-    port may use any of the ``physnets`` whose trait is in ``known_traits``; None allows all.
+    port may use any of the ``physnets`` whose trait is in ``known_traits``, by default all.
     """
     named = (os_traits.normalize_name(f"physnet_{name}") for name in physnets if name)
     choice = frozenset(trait for trait in named if known_traits is None or trait in known_traits)
