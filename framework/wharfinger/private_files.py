@@ -1,4 +1,4 @@
-"""Create and open private files in the state directory, and refuse files of other users."""
+"""Create and open private files, and refuse files of other users."""
 
 import contextlib
 import os

@@ -16,7 +16,7 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Overlays or publishes each deployable of Cyborg, below its host's root provider.
+    """Overlays or publishes deployables of Cyborg below their hosts' root providers.
 
     With publish = overlay, the default, Cyborg itself publishes the providers of the deployables.
     """

@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class ChangeFeed:
-    """Finds nodes that may have changed since ``begin`` or ``advance``.
+    """Finds nodes that may have changed since an earlier read.
 
     It does not find deleted nodes.
     """

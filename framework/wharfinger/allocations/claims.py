@@ -303,7 +303,7 @@ class AllocationClaims:
             instance.save()
         except WharfingerError as error:
             LOG.warning(
-                "The repair of instance %s failed, and may have left a part of the allocation. "
+                "The repair of instance %s failed, and the allocation may be incomplete. "
                 "Wait %s, then run `wharfinger instance repair` again. The error: %s",
                 instance.uuid,
                 seconds(self._down_time),

@@ -1,4 +1,4 @@
-"""Save instances and migrations together, while no other process changes their node."""
+"""Save instances and migrations in one transaction."""
 
 from collections.abc import Iterable
 from typing import ClassVar, Final
