@@ -94,7 +94,7 @@ class AllocationClaims:
     """Claims, releases and repairs the allocations of instances.
 
     Several threads can share an object. Methods raise PlacementError, ObjectError and StateError.
-    To complete an operation after an error, repeat the call.
+    After an error, the call can be repeated with the same uuid.
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:

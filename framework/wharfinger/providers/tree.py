@@ -77,9 +77,8 @@ class _Node:
 class ProviderTree:
     """Trees of resource providers, found by name or uuid.
 
-    Methods with ``name_or_uuid`` raise ProviderNotFound. Invalid values raise InvalidName or
-    InvalidInventory. All these errors are ValueErrors. A ``generation`` other than None replaces
-    the provider's generation.
+    Methods can raise ProviderNotFound, InvalidName and InvalidInventory, which are ValueErrors. A
+    ``generation`` other than None replaces the provider's generation.
     """
 
     def __init__(self) -> None:

@@ -46,7 +46,7 @@ def check(key: str, value: str) -> str | None:
 def asked(
     flavor: Flavor, values: Mapping[str, str], cpus: Mapping[str, tuple[str, int]]
 ) -> Iterator[tuple[str, Asked]]:
-    """Yield what each extra spec of a flavor requests. Raises InvalidRequest.
+    """Yield keys of extra specs, and what they request. Raises InvalidRequest.
 
     ``cpus`` are keys and amounts that groups request, by class.
     """

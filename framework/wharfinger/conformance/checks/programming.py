@@ -294,7 +294,7 @@ def _check_function(
 def _check_another_function(thing: str, held: object, function: str) -> None:
     if held == function:
         raise Violation(
-            f"current_function of {thing} returns {function}, but the harness's image() returns an "
-            f"image with {function}, so the device has another function",
+            f"current_function of {thing} returns {function}, but the harness's image() returns "
+            f"{function} only if the device has another function",
             "the function that the device has, or an error from current_function",
         )
