@@ -37,10 +37,9 @@ OPTIONS: Final = (
         "drift_interval",
         default=60,
         max=_LONGEST,
-        help="Seconds between two drift cycles; not below poll_interval. A drift cycle asks "
-        "Placement for changes of other programs. A failed cycle or start of a driver is "
-        "repeated after 1 second, then 2, 4 and so on, up to drift_interval, but at most 30 "
-        "seconds.",
+        help="Seconds between two drift cycles, which ask Placement for changes by other programs; "
+        "not below poll_interval. A failed full or drift cycle, or start of a driver, is repeated "
+        "after 1 second, then 2, 4 and so on, up to drift_interval, but at most 30 seconds.",
     ),
     cfg.FloatOpt(
         "full_interval",

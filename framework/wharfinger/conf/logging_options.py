@@ -108,8 +108,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         "rate_limit_interval",
         default=0,
         min=0,
-        help="The length of an interval, in seconds. In each interval, a process logs at most "
-        "rate_limit_burst lines. 0: no limit.",
+        help="The length of an interval, in seconds, for rate_limit_burst. 0: no limit.",
     ),
     cfg.IntOpt(
         "rate_limit_burst",

@@ -69,7 +69,7 @@ class Rows:
         return column in self._present
 
     def values(self, column: str, where: Values) -> AnyOf:
-        """Return a condition: any value that a column has in the matching rows."""
+        """Return a condition that accepts a column's values in the matching rows."""
         return AnyOf(sa.select(self._table.c[column]).where(*self._conditions(where)))
 
     def select(self, where: Values, *, lock: bool = False) -> list[dict[str, Any]]:

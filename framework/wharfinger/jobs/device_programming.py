@@ -67,10 +67,10 @@ def program(
     ``wait_for_idle`` is in seconds. A job that does not report for ``down_time`` counts as
     interrupted.
 
-    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed: the
-    device is unchanged, and this job does not reserve it. Raises PlacementError, ObjectError or
-    StateError: the device is unchanged, but may stay reserved. Raises JobUnresolved: the device
-    stays reserved until ``resolve`` is called.
+    Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed:
+    this job did not change the function, and does not reserve the device. Raises PlacementError,
+    ObjectError or StateError: the device may stay reserved. Raises JobUnresolved: the device stays
+    reserved until ``resolve`` is called.
     """
     declared = driver.capabilities.programming
     if declared is None or not declared.supported:

@@ -1,6 +1,6 @@
 """Reserve and release providers.
 
-Reservations are stored before the writes to Placement, and deleted after them.
+Store a reservation before reserving in Placement, and delete it after releasing there.
 """
 
 from collections import Counter, defaultdict
