@@ -458,7 +458,7 @@ class JobUnresolved(WharfingerError):
 
 
 class OwnershipConflict(WharfingerError):
-    """A provider was not changed, since it does not belong to the driver instance."""
+    """A provider was not changed, because of its ownership."""
 
     template = "provider {provider} ({uuid}) was not changed: {problem} {remedy}"
     provider: str

@@ -37,7 +37,7 @@ class DbUpgrade(WharfingerCommand):
 
 
 class DbVersion(WharfingerCommand, ShowOne):
-    """Show the schema version of the database, and the newest version of this release."""
+    """Show the schema version of the database, and that of this release."""
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Any, Any]:
         from wharfinger.objects import database_context

@@ -9,7 +9,7 @@ from wharfinger.cli.object_command import ObjectLister, row, values
 class Status(ObjectLister):
     """List the values that driver instances write and other programs undo repeatedly.
 
-    Prints one row for each value that was undone in three or more cycles. The driver instance then
+    Each row is a value that was undone in three or more cycles. The driver instance then
     writes that provider only in full cycles, except to reserve or disable it.
     """
 

@@ -42,7 +42,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Raise Violation unless all providers outside the busy things are as expected."""
+        """Do the same as ``see``, but ignore the contents of busy things' providers."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():

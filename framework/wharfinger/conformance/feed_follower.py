@@ -62,7 +62,7 @@ class Follower:
         return names
 
     def describe(self, names: Set[str]) -> dict[str, DesiredProvider]:
-        """Let the driver describe these nodes without a new listing; return providers by name."""
+        """Let the driver describe nodes without a new listing; return their providers by name."""
         by_root = trees({**self._live, **as_contents(self.described)})
         found: dict[str, DesiredProvider] = {}
         for name in sorted(names):
@@ -93,7 +93,7 @@ class Changes:
             raise Unproven(NO_CHANGE)
 
     def make(self, thing: str, before: DesiredProvider | None = None) -> None:
-        """Change a thing. ``is_seen`` needs ``before``, the description until now."""
+        """Change a thing. ``is_seen`` may need ``before``, the old description."""
         if before is not None:
             self._before[thing] = before
         if self._is_busy:

@@ -104,7 +104,7 @@ class Rows:
             self._session.execute(sa.insert(self._table), some)
 
     def update(self, key: str, changes: Sequence[Change]) -> None:
-        """Update these rows, or none if a revision has changed. Raises StaleError."""
+        """Apply the changes, or none if a revision has changed. Raises StaleError."""
         by_key: dict[str, Change] = {}
         for change in changes:
             if by_key.setdefault(change.key, change) != change:

@@ -59,7 +59,7 @@ def next_phases(
 
 
 def released_since(state: CycleState) -> frozenset[str]:
-    """Return the providers whose release or cleaning has progressed since the snapshot."""
+    """Return the providers whose release or cleaning has changed since the snapshot."""
     return frozenset(
         uuid
         for uuid, its in state.reservations.items()

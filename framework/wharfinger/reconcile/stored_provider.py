@@ -103,7 +103,7 @@ class StoredProvider:
         return full_reservation.own_reserved(self.live.inventories, self.record)
 
     def record_with(self, figures: Mapping[str, int]) -> Record:
-        """Return ``own_record`` with these ``reserved`` figures to restore."""
+        """Return ``own_record`` plus these ``reserved`` figures to restore."""
         own = self.own_record
         return replace(own, own_reserved={**own.own_reserved, **figures})
 

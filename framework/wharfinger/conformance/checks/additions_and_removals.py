@@ -136,8 +136,8 @@ def not_renumbered(subject: Subject) -> None:
                     other = with_each.setdefault(name, gone[0])
                     if other not in gone:
                         raise Violation(
-                            f"provider {name} disappears when {gone[0]} is removed, and also when "
-                            f"{other} is removed",
+                            f"provider {name} disappears with {' and '.join(gone)}, and also with "
+                            f"{other}",
                             f"{name} deleted with only one of the two",
                         )
                 publishing.restart()
