@@ -28,7 +28,7 @@ _DEVICE_NAME: Final = re.compile(r"[a-z][a-z0-9]*_\w+\Z", re.ASCII)
 
 
 class LibvirtDriver(ComputeDriver):
-    """Publishes one libvirt host, with a child provider for each device of an enabled mdev type."""
+    """Publishes one libvirt host, and a child provider for each device that gets an mdev type."""
 
     capabilities = Capabilities(
         nested_providers=SUPPORTED,

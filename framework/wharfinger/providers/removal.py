@@ -31,7 +31,7 @@ class RemovalPolicy:
 
 
 def orphan(uuid: str, name: str) -> PendingRemoval:
-    """Return a PendingRemoval for an unknown provider with our traits."""
+    """Return a PendingRemoval of a provider not recorded as ours."""
     return PendingRemoval(
         uuid=uuid,
         name=name,

@@ -40,7 +40,7 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Return a node's PCI devices by kind; None if not reported. Raises FieldUnset."""
+    """Count a node's PCI devices by kind; None if not reported. Raises FieldUnset."""
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:
         return None

@@ -46,7 +46,7 @@ class OwnerFilter(RequestFilter):
         )
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
-        """Return a text that names a provider that its group may not use; None without one."""
+        """Return a text that names a provider that a group may not use; None without one."""
         for group in request.groups:
             if not group.resources:
                 continue

@@ -1,4 +1,4 @@
-"""Store an instance's operation in progress, and the time of its last save."""
+"""Add the columns task_state and updated_at to instances."""
 
 import sqlalchemy as sa
 
