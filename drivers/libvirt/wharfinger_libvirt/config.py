@@ -181,8 +181,8 @@ class HostSection:
                         section=mdev_type.section,
                         key="device_addresses",
                         value=address,
-                        problem=f"section [{other.section}] names this device, too, but a "
-                        "device can offer only one mdev type.",
+                        problem=f"section [{other.section}] names this device, too, but only one "
+                        "mdev type of a device can be published.",
                         remedy="Name the device for one type only.",
                     )
 

@@ -41,8 +41,8 @@ class ProviderAdopt(ObjectCommand):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="print the changes that would be written, and write nothing; exits with 2 if "
-            "there are changes",
+            help="print the changes, but do not write them; exits with 2 if there are changes and "
+            "no errors",
         )
         return parser
 

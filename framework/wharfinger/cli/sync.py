@@ -34,8 +34,8 @@ class Sync(ObjectCommand):
         parser.add_argument(
             "--dry-run",
             action="store_true",
-            help="print the changes that would be written, and write nothing; exits with 2 if "
-            "there are changes",
+            help="print the changes, but do not write them; exits with 2 if there are changes and "
+            "no errors",
         )
         parser.add_argument(
             "--driver",

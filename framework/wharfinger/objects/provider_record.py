@@ -23,15 +23,15 @@ class ProviderRecord(RowObject):
       does.
     - ``applied``: the data that the driver instance has written; None before that.
     - ``intended``: the data that a plan in progress writes; None without one.
-    - ``live``: the provider as last read from Placement; None if unknown.
+    - ``live``: the last known state of the provider in Placement; None if unknown.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by
       resource class.
-    - ``reservations``: the reasons for which the driver reserves the provider.
+    - ``reservations``: the reasons for which the driver instance reserves the provider.
     - ``reserved_since``: the starts of these reservations by reason, in seconds since the epoch.
-    - ``absent_since``: since when the driver does not list the provider, in seconds since the
-      epoch; None while listed.
-    - ``absence``: that moment in uptime of the host: JSON text of a
-      ``wharfinger.providers.provider_record.Absence``. None if unknown.
+    - ``absent_since``: since when the backend or Placement lacks the provider, in seconds since
+      the epoch, or None.
+    - ``absence``: that moment also in uptime of the host: JSON text of a
+      ``wharfinger.providers.provider_record.Absence``, or None.
     - ``undone``: the values that another program has undone: JSON text of a map from names to
       ``wharfinger.providers.fights.Undone``. None without one.
     - ``revision``: the number of writes; unset for a new record.

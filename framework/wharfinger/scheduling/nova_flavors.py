@@ -1,6 +1,6 @@
-"""Add extra specs to a flavor so that nova takes only its own providers. Pure.
+"""Change a flavor's extra specs so that nova takes only nova's providers. Pure.
 
-nova 34 itself requires OWNER_NOVA only of root providers.
+nova 34 itself does not require OWNER_NOVA in the groups of a flavor.
 """
 
 from collections.abc import Mapping

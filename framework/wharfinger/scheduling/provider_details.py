@@ -117,7 +117,7 @@ def names(context: Context, reservations: Iterable[Reserved]) -> dict[str, str]:
 
 
 def last_seen(context: Context) -> dict[str, Provider]:
-    """Return the providers as last read from Placement, by uuid.
+    """Return the last known states of providers in Placement, by uuid.
 
     Raises ObjectError and StateError.
     """

@@ -125,7 +125,7 @@ def programs_what_is_meant(subject: Subject) -> None:
     after=("WHF-921",),
 )
 def says_nothing_unasked(subject: Subject) -> None:
-    """Check that ``current_function`` raises while the backend fails."""
+    """Check that ``current_function`` raises if its backend calls fail."""
     harness = subject.harness
     thing = harness.things()[0]
     with subject.driver() as driver:
