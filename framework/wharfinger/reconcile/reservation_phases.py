@@ -27,9 +27,9 @@ def next_phases(
     is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the providers that stored reservations keep reserved, and the changed phases.
+    """Return the providers that stored reservations keep reserved, and new phases of these.
 
-    A changed phase None ends the reservation.
+    The new phase None ends a reservation.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []
