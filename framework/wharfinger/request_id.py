@@ -1,4 +1,4 @@
-"""Request ids of cycles and commands, in the format of OpenStack's services."""
+"""Request ids, in the format of OpenStack's services."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +12,7 @@ _CURRENT: Final[ContextVar[str | None]] = ContextVar("request_id", default=None)
 
 
 def current() -> str | None:
-    """Return the request id of this thread's cycle or command, None without one."""
+    """Return the request id of this thread, None without one."""
     return _CURRENT.get()
 
 

@@ -49,7 +49,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
     @property
     def traits(self) -> frozenset[str]:
-        """The traits of the provider. Raises ValueError."""
+        """The traits in the attributes. Raises ValueError."""
         given = (value for key, value in self._attributes() if key.startswith(_TRAIT))
         return frozenset(map(check_trait, given))
 

@@ -289,8 +289,8 @@ class LibvirtDriver(ComputeDriver):
                     operation=f"reading device {share.device.name}",
                     reason="the device's name does not have libvirt's form <subsystem>_<more>, "
                     "with ASCII letters, digits and _. To exclude this device, list only other "
-                    "devices in device_addresses. Until this is corrected, no provider of this "
-                    "host changes",
+                    "devices in device_addresses. Until this is corrected, the driver "
+                    "publishes nothing new",
                 )
 
     def _check_reserved(self, snapshot: HostSnapshot) -> None:

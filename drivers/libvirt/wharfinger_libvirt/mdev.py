@@ -118,7 +118,7 @@ def _named_device(
         key="device_addresses",
         value=address,
         problem=problem,
-        remedy=f"{remedy} Until this is corrected, no provider of this host changes.",
+        remedy=f"{remedy} Until this is corrected, the driver publishes nothing new.",
     )
 
 
@@ -135,7 +135,7 @@ def _check_types_are_offered(
                 problem="no device of the host offers this type. The offered types are: "
                 f"{', '.join(sorted(offered)) or 'none'}.",
                 remedy="Correct or remove the type, or load the kernel driver that offers it. "
-                "Until this is corrected, no provider of this host changes.",
+                "Until this is corrected, the driver publishes nothing new.",
             )
 
 

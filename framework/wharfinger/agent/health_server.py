@@ -42,7 +42,7 @@ _Route = Callable[[str], tuple[HTTPStatus, _Content]]
 
 
 class HealthServer:
-    """Answers HTTP requests about the agent while its context is active."""
+    """Answers HTTP requests about the agent between ``start`` and ``stop``."""
 
     def __init__(self, section: AgentSection, status: Callable[[], AgentStatus]) -> None:
         self._section: Final = section

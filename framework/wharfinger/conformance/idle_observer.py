@@ -35,7 +35,7 @@ class _Look:
 
 
 class IdleObserver:
-    """Finds the lines in which calls to a driver wait although the backend is idle."""
+    """Finds the lines in which driver calls wait repeatedly while the backend is idle."""
 
     def __init__(self, backend: BackendFrames, free: Set[str]) -> None:
         #: Whether all waits are ignored.

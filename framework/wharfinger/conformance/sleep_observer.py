@@ -64,7 +64,7 @@ _PROGRAM: Final = re.compile(r"\bsleep\b")
 
 
 class SleepObserver:
-    """Records calls to a driver that sleep too long, or change state of the whole process."""
+    """Records too much sleep in driver calls, and changes of state of the whole process."""
 
     def __init__(
         self,

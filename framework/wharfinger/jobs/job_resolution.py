@@ -46,8 +46,8 @@ def resolve(
     device has the image of the job. ``trait`` is the function trait of the image; None: the trait
     in the job.
 
-    Return why the device is still reserved; empty if it is free. Return None if the device no
-    longer exists. Raises JobRefused, PlacementError, ObjectError and StateError.
+    Return why the device stays reserved, if so; None if Placement has none of its providers.
+    Raises JobRefused, PlacementError, ObjectError and StateError.
     """
     job = _find(context, provider_uuid)
     subject = {"provider": job.provider_name if job else provider_uuid}

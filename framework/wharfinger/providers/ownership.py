@@ -95,7 +95,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
 
 
 def is_published(traits: Collection[str], record: Record) -> bool:
-    """Return whether a driver instance publishes the provider with these traits."""
+    """Return whether any driver instance publishes the provider with these traits."""
     if record.applied is None and not any(map(is_instance_trait, traits)):
         return False
     return not record.is_ours or owners(traits) <= owners(record.claimed_traits)
@@ -109,7 +109,7 @@ def was_created_again(known: Provider | None, live: Provider) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record; clear applied and intended if another program recreated the provider."""
+    """Return the record, without applied and intended if another program recreated the provider."""
     if (
         live is None
         or not was_created_again(record.live, live)

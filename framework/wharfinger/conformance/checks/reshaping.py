@@ -173,7 +173,7 @@ def moved_to_its_own(subject: Subject) -> None:
         used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
         if held != used:
             raise Violation(
-                f"after the reshape, consumer {consumer} has allocations {held}",
+                f"after the reshape, consumer {consumer} has allocations {held} of things",
                 f"{used}, since the harness says that the consumer uses these things",
             )
 
