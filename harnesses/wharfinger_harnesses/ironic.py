@@ -106,7 +106,7 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """Let a held or waiting node continue, now or later."""
+        """End a node's present hold or wait, or the next one."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:

@@ -185,7 +185,7 @@ class CyborgDriver(ComputeDriver):
         self._programmed.update(self.programming_scope(provider_uuid))
         self._client().program(deployable, image)
 
-    def current_function(self, provider_uuid: str) -> str | None:
+    def current_function(self, provider_uuid: str) -> str:
         """Return the function that Cyborg reports. Raises BackendError if it is unknown."""
         deployable = self._deployable(provider_uuid)
         operation = f"looking for the function of {deployable.name}"

@@ -54,7 +54,7 @@ def shares(
 
 
 def is_enabled(device: NodeDevice, mdev_types: Iterable[MdevTypeSection]) -> bool:
-    """Return whether a device may offer one of these mdev types."""
+    """Return whether a device has an mdev type enabled for it."""
     address = None if device.pci is None else device.pci.address
     offered = _type_ids(device)
     return any(

@@ -135,7 +135,7 @@ def are_kept_so_far(subject: "Subject", ids: Iterable[str]) -> bool:
 
 
 def can_be_busy(subject: "Subject") -> bool:
-    """Return whether checks can make nodes or devices busy."""
+    """Return whether checks may make nodes or devices busy."""
     return (
         subject.declared is not None
         and subject.declared.busy.supported

@@ -140,8 +140,7 @@ class ProviderTree:
         """Add providers, and replace the providers that have the same uuids.
 
         A dict has ``name`` and ``uuid``, and may have ``generation`` and ``parent_provider_uuid``.
-        A replaced provider loses its contents. Raises ValueError for invalid names, uuids or
-        parents.
+        A replaced provider loses its contents and children. Raises ValueError for invalid values.
         """
         providers = [
             Provider(

@@ -1,4 +1,4 @@
-"""Count the providers that each condition of a request excludes. Pure."""
+"""Find the providers that each condition of a request excludes. Pure."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

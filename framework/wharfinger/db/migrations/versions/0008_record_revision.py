@@ -1,4 +1,4 @@
-"""Store the revision of a provider record."""
+"""Give each provider record a revision."""
 
 import sqlalchemy as sa
 
