@@ -448,7 +448,7 @@ class JobRefused(WharfingerError):
 
 
 class JobUnresolved(WharfingerError):
-    """A programming job did not finish; the operator has to report the outcome."""
+    """The outcome of a programming job is unknown or was not stored."""
 
     template = "device {provider} ({uuid}): {problem} {remedy}"
     provider: str

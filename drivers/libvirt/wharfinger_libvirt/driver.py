@@ -65,7 +65,7 @@ class LibvirtDriver(ComputeDriver):
         return [self._node_name(self._snapshot)]
 
     def node_is_available(self, nodename: str) -> bool:
-        """Return whether this is the host's name. Raises BackendError."""
+        """Return whether the node has this name. Raises BackendError."""
         return nodename == self._limit.run("asking for the host's name", self._hostname)
 
     def _hostname(self) -> str:

@@ -335,7 +335,7 @@ class AllocationClaims:
 
     @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
-        """End a move for the release of its instance, and delete the move's allocations.
+        """End a move whose instance is released, and delete the move's allocations.
 
         Return the reservations of providers to be cleaned.
         """

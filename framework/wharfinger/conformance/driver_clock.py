@@ -84,7 +84,7 @@ class DriverClock:
 
     @property
     def still(self) -> float:
-        """Seconds since a call to the driver or the harness last began or ended."""
+        """Lower bound of seconds since a driver or harness call began or ended."""
         return self._still.seconds
 
     def restart(self) -> None:

@@ -88,7 +88,7 @@ class ProviderRecord(RowObject):
         return bool(self.obj_what_changed() - {"revision"})
 
     def row(self) -> dict[str, Any]:
-        """Return the columns to write, without the revision; raises FieldUnset."""
+        """Return values to write, by column. Raises FieldUnset."""
         if not self.is_new:
             return self._row(self.obj_what_changed() - {"revision"})
         self.obj_set_defaults()
@@ -136,7 +136,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
     @classmethod
     @base.remotable
     def get_undone(cls, context: Context) -> Self:
-        """Return the records with values that other programs have undone, of all instances."""
+        """Return all records with values that other programs have undone."""
         return cls._select(context, undone=NotIn([""]))
 
     @classmethod

@@ -23,7 +23,7 @@ class Provider:
 
 
 class PublishingMode(StrEnum):
-    """Whether this driver instance creates a provider, or adds to another program's provider."""
+    """Whether this driver instance or another program creates a provider."""
 
     #: This instance creates, updates and deletes the provider.
     OWN = "own"
