@@ -128,7 +128,7 @@ class IronicDriver(ComputeDriver):
             raise BackendError(
                 driver=self.name,
                 operation=f"looking up node {nodename}",
-                reason="the last list of all nodes from Ironic does not have this node. Each full "
+                reason="the last list of selected nodes from Ironic lacks this node. Each full "
                 "cycle reads the list again",
             )
         return node

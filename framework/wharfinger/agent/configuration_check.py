@@ -35,9 +35,9 @@ class Check(Protocol):
 
 
 class ProcessCheck:
-    """Checks a configuration in another process, since a driver may hang.
+    """Checks a configuration in a new process: a driver may hang.
 
-    The constructor raises WharfingerError.
+    Raises WharfingerError if no process starts.
     """
 
     def __init__(

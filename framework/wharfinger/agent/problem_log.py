@@ -82,7 +82,7 @@ def outage_of(error: BaseException, *, ends_check: bool) -> str | None:
 
 
 def is_outage(problem: WharfingerError) -> bool:
-    """Return whether a problem shows that a dependency is down."""
+    """Return whether Placement or the database seems down."""
     return outage_of(problem, ends_check=False) is not None
 
 

@@ -79,7 +79,7 @@ class Moves:
     """
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
-        """A process that has not saved a move for ``down_time`` counts as dead."""
+        """A process that has not saved its move for ``down_time`` counts as dead."""
         self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
         self._search: Final = search

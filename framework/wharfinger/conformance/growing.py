@@ -1,4 +1,4 @@
-"""Double the number of things while the harness is fast enough."""
+"""Increase the number of a harness's things in steps."""
 
 import time
 from collections.abc import Iterator

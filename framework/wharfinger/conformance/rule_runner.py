@@ -51,7 +51,7 @@ class Status(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether the rule failed, or did not fail as declared."""
+        """Whether the status is FAILED or UNEXPECTED."""
         return self in (Status.FAILED, Status.UNEXPECTED)
 
 

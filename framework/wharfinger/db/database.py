@@ -154,7 +154,7 @@ class Database:
     def replace(
         self, table: str, scope: Values, key: str, rows: Mapping[str, Values | None]
     ) -> None:
-        """Add or update these rows without a check of revisions; None deletes a row."""
+        """Add, update or (for None) delete the rows of these keys; ignore revisions."""
         self.write([table], lambda target: target.replace(scope, key, rows))
 
     def touch(

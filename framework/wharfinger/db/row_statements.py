@@ -128,11 +128,11 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Add or update these rows without a check of revisions; None deletes a row."""
+        """Add, update or (for None) delete the rows of these keys; ignore revisions."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:
-        """Return the keys that have a row in this scope."""
+        """Return the given keys that have a row in scope."""
         found: set[str] = set()
         for some in _batches(keys):
             where = self._conditions({**scope, key: some})

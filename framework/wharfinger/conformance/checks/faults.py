@@ -34,7 +34,7 @@ _ANSWERS = (*_REFUSALS, Fault.FORBIDDEN, Fault.MISSING)
     after=("WHF-208",),
 )
 def raises(subject: Subject) -> None:
-    """Check that a listing raises while all calls of the backend fail."""
+    """Check that a listing raises while all calls to the backend fail."""
     with subject.driver() as driver:
         driver.get_available_nodes(refresh=True)
         _check_listing_raises(

@@ -1,4 +1,4 @@
-"""Store the changes of providers that other programs undo."""
+"""Store published values that other programs undo."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
