@@ -631,9 +631,9 @@ class ObjectExists(ObjectError):
 
 
 class ConcurrentSave(ObjectError):
-    """Another process has saved objects since they were read, so nothing was written.
+    """Another process has changed stored objects, so nothing was written.
 
-    ``keys`` identifies these objects.
+    ``keys`` identifies the affected objects.
     """
 
     template = (

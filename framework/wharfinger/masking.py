@@ -138,7 +138,7 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Let all handlers of a logger mask their output, and the errors that they print."""
+    """Mask secrets in the output of a logger's handlers, also about failed log calls."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))

@@ -237,7 +237,7 @@ class ProviderRelease(ObjectCommand):
                 raise
             raise CommandFailed(
                 reason=f"provider {full_name(provider)}: the reservation has ended in the "
-                "database, but the provider may still be fully reserved in Placement. The next "
+                "database, but the provider may still be fully reserved in Placement. A later "
                 f"cycle of the agent, or `wharfinger sync`, updates Placement. {error}"
             ) from error
         self._print(provider, left)

@@ -32,8 +32,8 @@ OPTIONS: Final = (
         "cache_time",
         default=30,
         min=1,
-        help="Seconds for which the request filter owner caches the owner traits in Placement, "
-        "and whether all services of an owner tag their providers. No effect without owner in "
+        help="Seconds for which the request filter owner caches Placement's owner traits, and "
+        "whether all services of an owner tag their providers. No effect without owner in "
         "request_filters.",
     ),
 )

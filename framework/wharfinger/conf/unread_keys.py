@@ -17,7 +17,7 @@ DEFAULT: Final = "DEFAULT"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One line of a configuration file, or an environment variable."""
+    """A key and its value, from a configuration file or the environment."""
 
     file: str
     section: str

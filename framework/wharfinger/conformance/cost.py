@@ -63,7 +63,7 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
 
 
 def run_unobserved(subject: Subject, work: Callable[[], object]) -> None:
-    """Run ``work`` without the slow process observer."""
+    """Run ``work`` without ``subject.process``, a slow observer."""
     with _timing(subject):
         work()
 

@@ -185,7 +185,7 @@ class Database:
             return result
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close the connection pool."""
         self._engine.dispose()
 
     def _open(self, *, managed: bool) -> None:

@@ -1,4 +1,4 @@
-"""Nodes: hosts or machines whose root resource provider a driver publishes."""
+"""Nodes: hosts and bare metal machines, as driver instances report them."""
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime

@@ -33,7 +33,7 @@ class HostState(WharfingerObject):
     - ``record_revisions``: the revisions of the driver instance's provider records on the host, by
       provider uuid.
     - ``records``: the records that the caller does not have in this revision.
-    - ``reservations``: the reservations of all providers in ``record_revisions``.
+    - ``reservations``: the reservations of the driver instance's providers on the host.
     - ``jobs``: the programming jobs of these providers and of the driver instance, if requested.
     """
 

@@ -13,7 +13,7 @@ DISABLED: Final = frozenset([os_traits.COMPUTE_STATUS_DISABLED])
 
 
 def records_disabled(record: Record) -> bool:
-    """Return whether COMPUTE_STATUS_DISABLED is ours according to the record."""
+    """Return whether we have set or may have set COMPUTE_STATUS_DISABLED."""
     return record.claimed_traits >= DISABLED
 
 
