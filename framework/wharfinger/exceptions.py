@@ -526,7 +526,7 @@ class ClaimedAnew(AllocationRefused):
     """Another process has released an instance and claimed it again."""
 
     template = (
-        "instance {instance}: nothing was changed, since another process has released the instance "
+        "instance {instance}: the command stopped, since another process has released the instance "
         "and claimed it again. Check the instance (`wharfinger instance show {instance}`), then "
         "repeat the command."
     )

@@ -64,7 +64,7 @@ def _only_with_go_files(task: Callable[..., object]) -> Callable[..., None]:
 
 
 class LabDeploy(fake.FakeDeploy):  # type: ignore[misc]
-    """Simulated deployment, cleaning and deletion of nodes."""
+    """Simulated deployment, cleaning and tear-down of nodes."""
 
     @base.clean_step(priority=10, abortable=True)  # type: ignore[untyped-decorator]
     def lab_clean(self, task: Any) -> str | None:

@@ -67,7 +67,7 @@ class _Stamp(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The selected nodes with the latest updates, newest update first."""
+    """A page of the selected nodes, newest update first."""
 
     nodes: tuple[Node, ...]
     #: The time of each node's last update, None if it was never updated.

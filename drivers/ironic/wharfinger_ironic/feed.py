@@ -60,7 +60,7 @@ class ChangeFeed:
         return latest.nodes, False
 
     def advance(self) -> None:
-        """Let the next read begin at about the time of the last read."""
+        """Let the next read return changes since about the last read."""
         self._horizon = self._next_horizon
 
     def _changed_count(self, latest: Latest) -> int | None:

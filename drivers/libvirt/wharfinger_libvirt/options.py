@@ -38,7 +38,7 @@ INSTANCE: Final = (
         type=_Ratio(),
         default=30.0,
         help="Seconds to wait for libvirt to describe the host. If libvirt takes longer, the cycle "
-        "fails, and no provider of the host changes.",
+        "fails, and the driver publishes nothing new.",
     ),
     cfg.StrOpt(
         "hypervisor_hostname",

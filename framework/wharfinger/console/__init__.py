@@ -1,1 +1,1 @@
-"""Show plans, provider trees, explanations, reservations and progress, as text or data."""
+"""Show plans, provider trees, explanations, reservations and progress."""

@@ -43,7 +43,7 @@ class NodeClaim(WharfingerObject):
 
     @base.remotable
     def save(self) -> None:
-        """Save all objects, or none; raises ConcurrentSave and ObjectNotFound."""
+        """Save instances and migrations; raises ConcurrentSave, ObjectNotFound."""
         self.obj_set_defaults()
         self._context.db.write(_TABLES, self._write)
         for one in (*self.instances, *self.migrations):

@@ -1,6 +1,6 @@
 """Merge a desired provider with its present state in Placement.
 
-Values of other programs stay.
+Traits of other programs stay.
 """
 
 from collections.abc import Collection

@@ -39,7 +39,7 @@ def list_nodes(driver: ComputeDriver) -> NodeList:
 def check_names(
     driver: ComputeDriver, operation: str, found: object, kinds: tuple[type, ...] = (list,)
 ) -> Collection[str]:
-    """Return the answer if it is of one of these kinds and has no duplicates.
+    """Return the answer if it is of one of these kinds and repeats no string.
 
     Raises BackendError.
     """
