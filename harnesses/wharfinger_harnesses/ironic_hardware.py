@@ -1,6 +1,6 @@
-"""Ironic's hardware type `lab`: simulated nodes that ``extra["lab"]`` controls.
+"""Ironic's hardware type `lab`: fake nodes that ``extra["lab"]`` controls.
 
-It maps the steps ``clean``, ``deploy`` and ``delete`` to one of these values:
+This field maps the steps ``clean``, ``deploy`` and ``delete`` to one of these values:
 
 ``hold``
     the step stops until a test lets it continue;

@@ -28,7 +28,7 @@ class Move:
     instances: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self, allocations: Allocations) -> dict[str, int]:
-        """Edit the allocations in place; return the allocated amount of each device's provider.
+        """Edit the allocations in place; return the devices' allocated amounts by provider.
 
         Raises BackendError if there is not enough room.
         """

@@ -44,7 +44,7 @@ OPTIONS: Final = (
         sample_default="/var/lib/wharfinger",
         help="The directory for data that must survive a restart: by default, wharfinger.sqlite "
         "and the database of an embedded Placement. If wharfinger.sqlite is lost, providers that "
-        "no driver lists any more are not deleted; each full cycle reports these providers. "
+        "no driver lists at the next start are not deleted; each full cycle reports them. "
         "Default for users other than root: wharfinger in $XDG_STATE_HOME, or in ~/.local/state.",
     ),
     cfg.IntOpt(

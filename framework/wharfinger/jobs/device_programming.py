@@ -394,7 +394,7 @@ class _Work:
             ) from error
 
     def _unresolved(self, problem: str) -> JobUnresolved:
-        """Store that the outcome is unknown; return the error to raise."""
+        """Note an unknown outcome if possible; return the error to raise."""
         if self.is_ours:
             try:
                 self._save(state="unknown", problem=problem)

@@ -54,7 +54,7 @@ class HeldFunction:
 def newer_traits(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
-    """Return other function traits that a device may have got since its job."""
+    """Return function traits that a device may have got after ``held``."""
     known = {held.trait} if held.trait else set[str]()
     newer = function_traits(live.traits) - known if live else frozenset[str]()
     if wanted.mode is PublishingMode.OWN:

@@ -67,7 +67,7 @@ def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[st
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return several names as a set. Raises InvalidName."""
+    """Return a set of names; raise InvalidName for a wrong type."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))

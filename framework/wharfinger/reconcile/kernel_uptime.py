@@ -18,7 +18,7 @@ def boottime() -> float:
 
 
 def read() -> Uptime | None:
-    """Return the boot id and the uptime; None if the boot id cannot be read."""
+    """Return the boot id and the uptime; None without a valid boot id."""
     try:
         boot_id = BOOT_ID.read_text("ascii").strip()
     except (OSError, UnicodeError):

@@ -12,7 +12,7 @@ _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 
 
 def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> None:
-    """Note in jobs that another program has replaced their function."""
+    """Note in the given jobs that their function was replaced."""
     for one in _finished(context, job_revisions):
         known = {job_revisions[uuid] for uuid in one.scope if uuid in job_revisions}
         if one.held_trait is not None and one.revision in known:

@@ -30,7 +30,7 @@ def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
 
 
 def nodes_named(context: Context, host: str | None, name: str | None) -> list[ComputeNode]:
-    """Return the nodes with this name on a host. Raises ObjectError and StateError."""
+    """Return the nodes with this host and name. Raises ObjectError and StateError."""
     rows = ComputeNodeList.get_by_filters(context, host=host, hypervisor_hostname=name)
     return list(rows) or [
         one for one in overlaid_nodes(context, host=host) if one.hypervisor_hostname == name
