@@ -471,7 +471,7 @@ class OwnershipConflict(WharfingerError):
 
 
 class AdoptionRefused(WharfingerError):
-    """A provider cannot be adopted, so nothing was written."""
+    """A provider cannot be adopted."""
 
     template = "driver instance {instance} has adopted no provider and written nothing: {problem}"
     instance: str

@@ -65,7 +65,7 @@ class IronicDriver(ComputeDriver):
         return is_uuid_like(nodename) and self._connected().has(nodename)
 
     def get_inventory(self, nodename: str) -> Mapping[str, Inventory]:
-        """Return one unit of the node's resource class. Raises BackendError without a valid one."""
+        """Return a unit of the node's resource class. Raises BackendError without a valid class."""
         node = self._node(nodename)
         if node.custom_class is None:
             raise BackendError(

@@ -107,8 +107,8 @@ class _Filling:
                     "those of the devices",
                     reason=f"no device has room for {amount} more {self._move.resource_class} of "
                     f"consumer {consumer}. Check which mdevs the host has. If the consumer no "
-                    "longer exists, delete its allocations. Until there is room, no provider of "
-                    "this host changes",
+                    "longer exists, delete its allocations. Until there is room, the driver "
+                    "publishes nothing new",
                 )
 
 

@@ -53,7 +53,7 @@ class _Seen:
 
 
 class Breaking:
-    """Injects a fault into a driver's calls, and checks what the driver publishes."""
+    """Injects a fault into backend calls, and checks what the driver publishes."""
 
     def __init__(self, subject: Subject, fault: Fault) -> None:
         self._subject: Final = subject

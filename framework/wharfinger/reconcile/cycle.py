@@ -238,7 +238,7 @@ class Reconciler:
 
     @same_request()
     def adopt(self, on_plan: OnPlan = _ignore) -> CycleResult:
-        """Adopt the providers in ``Publisher.adopts``, and write nothing else.
+        """Adopt the providers in ``Publisher.adopts``, and change no others.
 
         Raises AdoptionRefused.
         """
