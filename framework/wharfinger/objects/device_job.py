@@ -18,9 +18,9 @@ FINISHED: Final = ("programmed", "failed")
 
 @register
 class DeviceJob(KeptObject):
-    """The last programming job of a device; the device is reserved until the job is finished.
+    """The last programming job of a provider, whose device is reserved until the job is finished.
 
-    - ``provider_uuid``: the device's resource provider.
+    - ``provider_uuid``: a resource provider of the device.
     - ``provider_name``: the provider's name when the job started.
     - ``siblings``: the uuids of the device's other providers.
     - ``driver_instance``: the driver instance that programs the device.
@@ -29,7 +29,7 @@ class DeviceJob(KeptObject):
     - ``function``: the requested function of the image, None without one.
     - ``state``: a value of UNFINISHED or of FINISHED.
     - ``trait``: the trait of the image's function; None if unknown.
-    - ``held_since``: when a job last programmed the device, in UTC; None if none did.
+    - ``held_since``: when a job of the provider last programmed the device; None if none did.
     - ``held_trait``: the function trait since ``held_since``; None if unknown or outdated.
     - ``stale_traits``: traits of earlier functions, which late reports may still have.
     - ``former_traits``: the device's function traits when this job started.
