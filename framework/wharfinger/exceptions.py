@@ -331,7 +331,7 @@ class ProviderRenamed(WharfingerError):
 
 
 class RootDeletionBlocked(WharfingerError):
-    """Another program cannot delete its root provider, since a child has allocations."""
+    """Allocations below a root prevent another program from deleting that root."""
 
     template = (
         "another program has deleted providers {deleted}, as nova does when a compute service is "

@@ -1,4 +1,4 @@
-"""Log levels for libraries that would repeat our errors or log whole requests."""
+"""Log levels for libraries that would log too much."""
 
 from typing import Final
 

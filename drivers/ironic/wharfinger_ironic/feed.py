@@ -1,4 +1,4 @@
-"""Find the nodes that changed since the last read, usually with one short request."""
+"""Find the nodes that may have changed since an earlier read."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta

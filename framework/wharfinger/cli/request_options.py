@@ -75,8 +75,8 @@ def _add_group_options(groups: argparse._ArgumentGroup) -> None:
         metavar="AGG[,AGG]",
         type=_aggregates,
         action=_OfGroup,
-        help="uuids of aggregates: each provider of the group must be in at least one of them "
-        f"({_REPEATABLE}; then in at least one of each list)",
+        help="uuids of aggregates: each provider of the group (without a suffix: or its root) must "
+        f"be in at least one of them ({_REPEATABLE}; then in at least one of each list)",
     )
     add(
         "--not-member-of",

@@ -1,4 +1,4 @@
-"""Search the harness and this machine for a uuid."""
+"""Search the harness and this machine's ids for a uuid."""
 
 from collections.abc import Iterator
 from contextlib import suppress

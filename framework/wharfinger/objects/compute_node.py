@@ -124,7 +124,7 @@ class ComputeNodeList(KeptList[ComputeNode]):
     def note_seen(
         cls, context: Context, host: str, driver_instance: str, uuids: Iterable[str] | None
     ) -> None:
-        """Set ``last_seen`` of nodes to now, for processes of older releases."""
+        """Set ``last_seen`` of nodes to now. Only older releases call this."""
         only = {} if uuids is None else {"uuid": list(uuids)}
         context.db.touch(
             ComputeNode.TABLE,

@@ -298,7 +298,7 @@ class RowList(base.ObjectList[_Row]):
 
 
 class KeptList(RowList[_Kept]):
-    """A list of stored objects; each method writes all objects, or none."""
+    """A list of stored objects; a write succeeds for all of them, or for none."""
 
     KIND: ClassVar[type[KeptObject]]
 

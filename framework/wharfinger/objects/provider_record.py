@@ -149,7 +149,7 @@ class ProviderRecordList(RowList[ProviderRecord]):
         records: "ProviderRecordList",
         forgotten: Iterable[str],
     ) -> None:
-        """Write and delete provider records, for processes of older releases."""
+        """Write and delete provider records. Only older releases call this."""
         rows = {one.key: one._row(one.obj_what_changed() - {"revision"}) for one in records}
         scope = {"host": host, "driver_instance": driver_instance}
         context.db.replace(

@@ -1,4 +1,4 @@
-"""Check names, uuids and reasons of reservations, and derive uuids from names."""
+"""Check names, uuids and reservation reasons, and derive uuids from names."""
 
 import re
 import uuid as uuid_module

@@ -88,7 +88,7 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return the instance as a ClaimedInstance, or None if it is not one."""
+    """Return the ClaimedInstance of an instance, or None if there is none."""
     node, revision = one.known("node"), one.known("revision")
     if node is None or revision is None or one.known("task_state") is not None:
         return None

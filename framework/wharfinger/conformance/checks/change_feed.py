@@ -638,7 +638,7 @@ def _times_of_polls_between_changes(
 @rule(
     "WHF-920",
     Level.MUST,
-    "While the backend does not change, a poll does not repeat all calls of a complete listing.",
+    "While the backend does not change, a poll leaves out some calls of a complete listing.",
     "The framework polls every two seconds, and lists all nodes once a minute. A feed that lists "
     "all nodes in each poll costs thirty times as much.",
     profile=Profile.EXTENDED,
@@ -646,7 +646,7 @@ def _times_of_polls_between_changes(
     after=("WHF-915",),
 )
 def feeds_cheaply(subject: Subject) -> str:
-    """Check that polls do not repeat all calls of a listing."""
+    """Check that a poll leaves out calls of a listing."""
     with subject.driver() as driver:
         follower = Follower(subject, driver)
         subject.harness.expect()
