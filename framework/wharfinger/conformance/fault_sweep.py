@@ -213,7 +213,7 @@ def see_listing_raise_or_stay(
         differences = difference(as_contents(before), as_contents(after))
         raise Violation(
             f"backend call {at} ({request}) gets {fault}, and {outcome}: {differences}",
-            "the same description as without the fault, or an error from the driver",
+            "the same description as without the fault, at once or after an error",
         )
 
 
