@@ -88,7 +88,7 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
 
 
 def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return the ClaimedInstance of an instance, or None if there is none."""
+    """Return an instance as ClaimedInstance; None if it is on no node or in an operation."""
     node, revision = one.known("node"), one.known("revision")
     if node is None or revision is None or one.known("task_state") is not None:
         return None
