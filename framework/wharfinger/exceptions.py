@@ -473,8 +473,9 @@ class OwnershipConflict(WharfingerError):
 class AdoptionRefused(WharfingerError):
     """A provider cannot be adopted."""
 
-    template = "driver instance {instance} has adopted no provider and written nothing: {problem}"
+    template = "driver instance {instance} {outcome}: {problem}"
     instance: str
+    outcome: str
     problem: str
 
 

@@ -16,7 +16,14 @@ def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
     later = {row.uuid for row in takeovers}
     refused = [reason for uuid in sorted(uuids - later) if (reason := _refusal(state, plan, uuid))]
     if refused:
-        raise AdoptionRefused(instance=state.publisher.instance, problem=" ".join(refused))
+        raise AdoptionRefused(
+            instance=state.publisher.instance,
+            # An earlier attempt may have adopted the others.
+            outcome="has not adopted all providers"
+            if state.attempt
+            else "has adopted no provider and written nothing",
+            problem=" ".join(refused),
+        )
     state = replace(
         state,
         new_nodes=tuple(node for node in state.new_nodes if node.uuid in uuids),

@@ -12,9 +12,9 @@ from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import InvalidTree, OwnershipConflict
+from wharfinger.exceptions import AdoptionRefused, InvalidTree, OwnershipConflict
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, names
-from wharfinger.providers.plan import SetTraits
+from wharfinger.providers.plan import Plan, SetTraits
 
 MARK = "CUSTOM_WHARFINGER_SCRIPTED"
 MARKS = {"OWNER_NOVA", MARK}
@@ -142,6 +142,24 @@ def test_adopt_matching_takes_over_a_child_below_a_root_of_ours(
     assert outcome.steps == planned.steps
     found = contents(placement)["gpu"]
     assert (found["uuid"], found["traits"], found["parent"]) == (CHILD, MARKS, "cn")
+
+
+def test_adopt_with_a_provider_that_is_changed_meanwhile_says_that_others_may_be_adopted(
+    placement: PlacementFixture, tmp_path: Path
+) -> None:
+    uuids = {name: make(placement, name, uuid_=names.root_uuid(name), DISK_GB=8) for name in "ab"}
+
+    def change(_plan: Plan) -> None:
+        generation = placement.client.get_inventories(uuids["b"]).resource_provider_generation
+        placement.client.set_inventories(uuids["b"], generation, {"VGPU": Inventory(total=1)})
+
+    with Publishing(placement, tmp_path / "adopting", adopts=frozenset(uuids.values())) as adopting:
+        adopting.driver.nodes |= dict.fromkeys(uuids, flat(DISK_GB=8))
+        with pytest.raises(AdoptionRefused, match=r"has not adopted all providers: .*VGPU"):
+            adopting.cycle.adopt(on_plan=change)
+
+    found = contents(placement)
+    assert (found["a"]["traits"], found["b"]["traits"]) == (MARKS, set())
 
 
 def _below_another_parent(placement: PlacementFixture) -> None:
