@@ -32,13 +32,16 @@ class SystemdNotifier:
             environment.pop("WATCHDOG_USEC", None), environment.pop("WATCHDOG_PID", None)
         )
         self._status: str | None = None
+        #: Whether systemd has not got the last READY=1, so the next notification repeats it.
+        self._repeats_ready = False
 
     def ready(self) -> None:
         """Notify that the agent is ready."""
-        self._send("READY=1")
+        self._repeats_ready = not self._send("READY=1")
 
     def reloading(self) -> None:
         """Notify that the agent begins to reload its configuration."""
+        self._repeats_ready = False
         # systemd uses this time to ignore messages from before its request to reload.
         self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
@@ -48,7 +51,7 @@ class SystemdNotifier:
 
     def status(self, text: str) -> None:
         """Set the line that ``systemctl status`` prints."""
-        if text != self._status:
+        if text != self._status or self._repeats_ready:
             line = printable(text).encode()[:_STATUS_SIZE].decode(errors="ignore")
             self._status = text if self._send(f"STATUS={line}") else None
 
@@ -60,6 +63,8 @@ class SystemdNotifier:
     def _send(self, message: str) -> bool:
         if not self._address:
             return True
+        if self._repeats_ready:
+            message = f"READY=1\n{message}"
         try:
             # A leading @ stands for the zero byte of an abstract socket.
             address = os.fsencode(self._address)
@@ -71,6 +76,7 @@ class SystemdNotifier:
             self._problems.found("socket", [_unsent(self._address, error)])
             return False
         self._problems.found("socket")
+        self._repeats_ready = False
         return True
 
     def _read_watchdog(self, usec: str | None, pid: str | None) -> float | None:

@@ -94,6 +94,28 @@ def test_status_of_any_length_fits_into_a_message_of_systemd(
     assert systemd.received() == ["STATUS=x" + "é" * 1023]
 
 
+def test_lost_ready_is_repeated_with_the_next_status_even_if_that_is_unchanged(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "notify"
+    systemd = StandInForSystemd(str(path))
+    notifier = SystemdNotifier({"NOTIFY_SOCKET": str(path)})
+    notifier.status("2 instances run")
+    path.rename(tmp_path / "away")
+    notifier.ready()
+    (tmp_path / "away").rename(path)
+
+    notifier.status("2 instances run")
+    notifier.stopping()
+
+    assert systemd.received() == [
+        "STATUS=2 instances run",
+        "READY=1\nSTATUS=2 instances run",
+        "STOPPING=1",
+    ]
+    systemd.close()
+
+
 def test_unchanged_status_is_sent_once(
     systemd: StandInForSystemd, notifier: SystemdNotifier
 ) -> None:
@@ -218,7 +240,7 @@ def test_socket_that_vanishes_is_logged_once_and_used_again_after_its_return(
 
     systemd = StandInForSystemd(str(path))
     notifier.status("1 instance fails")
-    assert systemd.received() == ["STATUS=1 instance fails"]
+    assert systemd.received() == ["READY=1\nSTATUS=1 instance fails"]
     assert ": solved: " in caplog.messages[-1]
     assert len(caplog.records) == 2
     systemd.close()
