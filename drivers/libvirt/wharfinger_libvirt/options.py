@@ -106,7 +106,8 @@ INSTANCE: Final = (
         default=[],
         help="Mediated device types to offer, as `mdevctl types` shows them, e.g. nvidia-35. "
         "Default: none; then the driver publishes no devices. Each type may have a section "
-        "[<instance>:<type>]. If a device can offer several types, see device_addresses there.",
+        "[<instance>:<type>]. A device that can offer several types offers the first of them in "
+        "this list, unless device_addresses of a type decide.",
     ),
 )
 

@@ -50,8 +50,8 @@ def collect_desired(
 ) -> CycleState:
     """Return the state with the provider trees that the driver reports.
 
-    Trees for which the driver fails are blocked. Raises PlacementUnavailable, PermissionRefused and
-    NotFound.
+    Trees for which the driver fails are blocked: they can only be reserved or disabled. Raises
+    PlacementUnavailable, PermissionRefused and NotFound.
     """
     trees, roots = _driver_views(state)
     listed = state.every_node.listed

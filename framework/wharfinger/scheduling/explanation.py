@@ -196,7 +196,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The suitable and the excluded providers of a part of a request."""
+    """The providers that can serve one part of a request, and those that cannot."""
 
     suffix: str
     resources: Mapping[str, int]

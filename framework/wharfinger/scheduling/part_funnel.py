@@ -52,7 +52,7 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request."""
+    """Return the parts of a request; each part needs a single provider."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:

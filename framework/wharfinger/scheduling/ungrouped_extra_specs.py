@@ -1,6 +1,6 @@
 """Check extra specs, and translate them to resources and traits. Pure.
 
-Keys of groups, such as resources1:VGPU, do not belong here.
+Keys that begin with resources or trait do not belong here.
 """
 
 from collections import Counter
