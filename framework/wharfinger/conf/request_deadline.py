@@ -18,7 +18,7 @@ _END: Final[ContextVar[float | None]] = ContextVar("request_deadline", default=N
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """Limit the total time of all requests in a block."""
+    """Set one deadline for all requests in a block."""
     end = time.monotonic() + seconds
     outer = _END.get()
     token = _END.set(end if outer is None else min(outer, end))

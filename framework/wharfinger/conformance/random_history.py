@@ -62,7 +62,7 @@ class History(RuleBasedStateMachine):
 
     @rule(step=_WHICH, which=_WHICH, cycle_type=strategies.sampled_from([*_CYCLE_TYPES]))
     def happens(self, step: int, which: int, cycle_type: str) -> None:
-        """Change the backend, run a cycle, restart the driver, or inject a fault."""
+        """Do one action on the backend or the driver; a cycle may follow."""
         changes, others = [*self._changes()], [*self._of_driver()]
         (happens, things) = [*changes, *others][step % (len(changes) + len(others))]
         happens(things[which % len(things)])

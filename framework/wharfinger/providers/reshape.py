@@ -89,7 +89,7 @@ class AllocationChange:
         return [Reshape(**target, inventories=changed, allocations=self._moved), *full]
 
     def problems(self, draft: TreeDraft) -> Iterator[InvalidTree]:
-        """Yield the errors for which Placement would refuse the reshape."""
+        """Yield errors in the draft for which Placement refuses the reshape."""
         for (uuid, name), held in sorted(self._holders.items()):
             if uuid not in draft.records:
                 continue  # in another tree, so only Placement can check it

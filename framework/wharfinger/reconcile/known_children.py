@@ -58,7 +58,7 @@ def replaced(
 
 
 def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
-    """Return a problem for each child in place of a reserved one, by its uuid."""
+    """Return a problem by the uuid of each child that replaces a reserved one."""
     found = {}
     for uuid, known in state.replaced.items():
         others = [one for one in known if one not in state.desired]

@@ -379,7 +379,7 @@ def find(key: str) -> ExtraSpec | None:
 
 
 def is_of_nova(key: str) -> bool:
-    """Return whether a key has a namespace of nova, such as hw, except those of requests."""
+    """Return whether a key's namespace is nova's, such as hw, but not resources or trait."""
     namespace, separator, _name = key.partition(":")
     return bool(separator) and namespace.strip().lower() in NAMESPACES
 

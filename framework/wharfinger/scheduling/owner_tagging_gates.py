@@ -57,7 +57,7 @@ def gates(services: Iterable[Service]) -> dict[str, Gate]:
 
 
 class Gates:
-    """Reads and caches gates; several threads can use one object."""
+    """Reads and caches every Gate; threads can share one object."""
 
     def __init__(self, context: Context, cache_time: float) -> None:
         self._context: Final = context

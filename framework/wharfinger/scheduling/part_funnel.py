@@ -52,7 +52,7 @@ class Wanted:
 
 
 def wanted(request: ResourceRequest) -> list[Wanted]:
-    """Return the parts of a request; each part needs a single provider."""
+    """Return the groups; split the one without a suffix by resource class."""
     found = []
     for group in request.groups:
         if group.suffix == UNNUMBERED:

@@ -19,7 +19,7 @@ _DEDICATED: Final = ("dedicated", "mixed")
 
 
 def check(key: str, value: str) -> str | None:
-    """Return the usual form; None for an unknown key outside nova's namespaces.
+    """Return the value's usual form; None for an unknown key outside nova's namespaces.
 
     Raises InvalidRequest.
     """

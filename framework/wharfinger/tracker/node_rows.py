@@ -60,7 +60,7 @@ class NodeRows:
         self._figures: dict[str, _Figures | None] = {}
 
     def update(self, rows: HostState) -> None:
-        """Update the known rows and the usage from newly read rows."""
+        """Note newly read rows, and update the usage from them."""
         self.saved(rows.nodes)
         self._forget(self.revisions.keys() - rows.node_revisions.keys())
         self.usage.update(rows)
