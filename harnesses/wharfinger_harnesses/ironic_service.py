@@ -89,7 +89,7 @@ lab = {_HARDWARE}:LabDeploy
 
 
 def install_hardware(directory: Path) -> None:
-    """Let Ironic find the entry points of `lab`."""
+    """Let Ironic find the hardware type `lab`."""
     distribution = directory / "lab-0.dist-info"
     distribution.mkdir(exist_ok=True)
     (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: lab\nVersion: 0\n")

@@ -45,7 +45,7 @@ class Move:
         return dict(filling.totals)
 
     def mdevs(self) -> Iterator[tuple[str, Mdev]]:
-        """Yield (provider uuid, mdev) for the mdevs that can belong to the class."""
+        """Yield (provider uuid, mdev) for mdevs that can be of ``resource_class``."""
         providers = {share.device.name: uuid for uuid, share in self.devices.items()}
         for device in self.host.devices:
             mdev, uuid = device.mdev, providers.get(device.parent or "")

@@ -23,7 +23,7 @@ def with_status(root: Provider, *, disabled: bool) -> Provider:
 
 
 def desired_from_record(live: Provider, record: Record, *, disabled: bool) -> DesiredProvider:
-    """Return the present state as desired, plus COMPUTE_STATUS_DISABLED if ``disabled``."""
+    """Return ``own_view`` as desired, plus COMPUTE_STATUS_DISABLED if ``disabled``."""
     mine = own_view(live, record)
     return DesiredProvider(
         provider=with_status(mine, disabled=True) if disabled else mine,

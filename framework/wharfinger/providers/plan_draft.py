@@ -163,7 +163,7 @@ class TreeDraft:
             self.records[uuid] = replace(_seen(record, live), absence=None)
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
-        """Keep an absent provider for now; with a reason, reserve it fully."""
+        """Keep an absent provider for now; with ``reason``, always reserve it fully."""
         known, after = self.record(live.uuid), live
         record = replace(_seen(known, live), absence=absence)
         if reason or (live.uuid in self.facts.held and self.is_ours(live)):

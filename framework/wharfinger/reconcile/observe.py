@@ -119,7 +119,7 @@ class Observer:
 
 
 def changed_trees(state: CycleState) -> set[str]:
-    """Return the roots of changed, unfinished and blocked trees."""
+    """Return the roots of changed and unfinished trees, and ``state.blocked``."""
     live = state.live
     found = {record.root_uuid for uuid, record in state.records.items() if uuid not in live}
     for uuid, provider in live.items():

@@ -1,4 +1,4 @@
-"""Phases of reservations: releasing, released, cleaning, ended.
+"""Phases of reservations: releasing, released, cleaning.
 
 A released provider that its driver cleans stays reserved until it is clean.
 """

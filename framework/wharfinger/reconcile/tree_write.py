@@ -219,7 +219,7 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 
 def row_uuids(tree: TreeWrite) -> set[str]:
-    """Return the keys by which ConcurrentSave can name a tree."""
+    """Return the keys that a ConcurrentSave about this tree can have."""
     rows = (*tree.new_nodes, *tree.changed_nodes)
     held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
     return {

@@ -190,7 +190,7 @@ def _renamed(before: Contents, after: Contents) -> Provider | None:
 
 
 def check_programming(subject: Subject, driver: ComputeDriver, thing: str) -> set[str]:
-    """Program a device, and check the reported functions; return its programming scope."""
+    """Program a device, and check the reported functions; return ``programming_scope``."""
     things = subject.harness.things()
     described = describe(driver, subject.placement.contents())
     for one in things:
