@@ -38,7 +38,7 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
     ),
     cfg.StrOpt(
         "log_dir",
-        help="The directory of the log file. Without log_file, the name of the file is "
+        help="The directory of the log file. If log_file is not set, the name of the file is "
         "wharfinger-agent.log.",
     ),
     cfg.BoolOpt(
