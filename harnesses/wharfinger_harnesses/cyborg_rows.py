@@ -25,7 +25,7 @@ class DeviceTables:
         self._engine: Final = engine
 
     def read(self, deployable: str) -> Rows:
-        """Return the rows of the device with this deployable."""
+        """Return the rows of this deployable and its device."""
         with self._engine.begin() as connection:
             (part,) = self._where(connection, "deployables", name=deployable)
             its, device = {"deployable_id": part["id"]}, {"device_id": part["device_id"]}

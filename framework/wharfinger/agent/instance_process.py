@@ -107,7 +107,7 @@ class ProcessRunner:
         )
 
     def check(self) -> None:
-        """End the process if it exceeds a limit; restart it after an end."""
+        """End the process if it exceeds a limit; if it has ended, restart it when due."""
         self._log_new_stacks()
         now = time.monotonic()
         if self._process is None:

@@ -133,7 +133,7 @@ class _Allocations(FormattableColumn[list[dict[str, Any]]]):
 class InstanceClaim(_InstanceShower):
     """Claim the resources of a flavor for an instance, and show the instance.
 
-    The command allocates on the first node that has all resources free. It does not start a server.
+    The command allocates on a node that has all resources free. It does not start a server.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

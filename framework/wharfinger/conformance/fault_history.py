@@ -242,7 +242,7 @@ class History:
         self._feeds = subject.capabilities.supports("change_feed")
 
     def play(self, first: int | None = None) -> Reference:
-        """Reset the backend, and play all or the ``first`` steps; return the result.
+        """Reset the backend, and run all or the ``first`` changes with their cycles.
 
         Raises Violation and NotShown.
         """

@@ -128,7 +128,7 @@ class Rows:
                 self._session.execute(sa.delete(self._table).where(*where))
 
     def replace(self, scope: Values, key: str, rows: Mapping[str, Values | None]) -> None:
-        """Add, update or (for None) delete the rows of these keys; ignore revisions."""
+        """Add, update or (None) delete rows with these keys and the values in ``scope``."""
         self.put(scope, key, rows, self.existing(scope, key, rows))
 
     def existing(self, scope: Values, key: str, keys: Iterable[str]) -> set[str]:

@@ -95,7 +95,7 @@ class Record:
 
     @property
     def left(self) -> Mapping[str, Inventory]:
-        """Return the inventories that our last reshape should have left, or {}."""
+        """Return the inventories to expect after our last reshape, or {}."""
         return self.live.inventories if self.live and self.live.generation is None else {}
 
     @property

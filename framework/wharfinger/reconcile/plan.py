@@ -80,7 +80,6 @@ def _with_reasons_to_keep(state: CycleState) -> CycleState:
 
 
 def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
-    """Plan only full reservations and COMPUTE_STATUS_DISABLED."""
     disabled = bool(state.rows.service_disabled)
     roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots
     due = {

@@ -77,7 +77,8 @@ class RecordStore:
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        RecordBatch explains the parameters. Raises ConcurrentSave, ObjectError and StateError.
+        RecordBatch explains the parameters, but ``known_reservations`` has a dict per provider.
+        Raises ConcurrentSave, ObjectError and StateError.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record

@@ -101,14 +101,14 @@ class Takeovers:
         overlaid_roots: Iterable[str],
         live: Mapping[str, Provider],
     ) -> dict[str, WharfingerError]:
-        """Take over nodes, and the records below overlaid roots; return errors by uuid."""
+        """Take over nodes, and records below overlaid roots; return errors by root uuid."""
         return {
             **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
             **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),
         }
 
     def take_below(self, roots: Collection[str]) -> None:
-        """Move the records in these overlaid trees to this host, in one transaction.
+        """Move the instance's records in these trees to this host, in one transaction.
 
         Raises ConcurrentSave.
         """

@@ -169,7 +169,7 @@ class Miss:
 class Stage:
     """The providers that remain after one check.
 
-    ``alone`` counts the providers that have the classes and fail this condition alone.
+    ``alone`` counts the providers that have the classes and fail only this check.
     """
 
     step: Step

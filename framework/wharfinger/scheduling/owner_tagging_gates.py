@@ -37,7 +37,7 @@ class Gate:
 
 
 def gates(services: Iterable[Service]) -> dict[str, Gate]:
-    """Return the gates of all owners that the services publish for."""
+    """Return, by owner, whether the services tag all its providers."""
     publishing: dict[str, list[Service]] = {}
     unknown: list[Service] = []
     for service in services:
