@@ -1,4 +1,4 @@
-"""Make things of the harness busy and free, and check their reservations in Placement."""
+"""Make nodes and devices busy and free, and check their reservations in Placement."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -42,7 +42,7 @@ class BusyThings:
             raise Violation(f"{when}: {difference(expected, now)}", self._expected)
 
     def see_others(self, when: str) -> None:
-        """Do the same as ``see``, but ignore the contents of busy things' providers."""
+        """Do as ``see``, but accept any contents of the providers of busy nodes and devices."""
         now = self._subject.placement.contents()
         expected, concerned = self.expected(now), {*self._concerned()}
         for name in concerned & now.keys():

@@ -153,7 +153,7 @@ class Reference:
 
     @property
     def is_slow(self) -> bool:
-        """Return whether the harness is too slow for several plays."""
+        """Return whether the harness takes long for one run of the history."""
         return self.harness_seconds > _SLOW
 
 

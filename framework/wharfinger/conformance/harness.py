@@ -205,8 +205,8 @@ class Harness(abc.ABC):
     def second_host(self, instance: str) -> str:
         """Return the configuration of the driver on another host, which has other things.
 
-        No thing has the same name on both hosts. Without this method, the kit does not notice
-        that a driver publishes the same uuids on all hosts.
+        The names of the nodes and devices differ, too. Without this method, the kit does not
+        notice that a driver publishes the same uuids on all hosts.
         """
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Play the history with a driver in another process, and kill that process."""
+"""Kill a driver's process during the backend changes of ``fault_history``."""
 
 import random
 from collections.abc import Sequence

@@ -83,7 +83,7 @@ class SleepObserver:
         self.backend_fails = False
 
     def before(self, method: str) -> None:
-        """Begin to watch function calls."""
+        """Watch the function calls of this thread until ``after``."""
         self._method = method
         self._since.clear()
         self._readings = 0

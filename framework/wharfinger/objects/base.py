@@ -46,7 +46,7 @@ class IndirectionAPI(Protocol):
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Convert a primitive remotely to versions that the caller knows; return the object."""
+        """Return a primitive's object, converted remotely to versions that the caller knows."""
 
 
 class _Attribute:

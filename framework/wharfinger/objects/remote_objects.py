@@ -134,7 +134,7 @@ class RemoteObjects:
     def object_backport_versions(
         self, context: Any, objinst: Any, object_versions: dict[str, str]
     ) -> Any:
-        """Convert a primitive remotely to versions that the caller knows; return the object."""
+        """Return a primitive's object, converted remotely to versions that the caller knows."""
         return self._ask(context, "backport", primitive=objinst, versions=object_versions)["result"]
 
     def _ask(self, context: Any, action: str, **what: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ _Value = TypeVar("_Value")
 class Writer:
     """Writes planned trees to Placement, and their rows to the database.
 
-    No provider is written later than ``valid_for`` after its intent.
+    No write to a provider starts later than ``valid_for`` after its plan was stored.
     """
 
     def __init__(

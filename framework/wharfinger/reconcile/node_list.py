@@ -55,7 +55,7 @@ class NodeList:
         )
 
     def has_unknown_nodes(self, records: Mapping[str, Record]) -> bool:
-        """Return whether the driver could not describe a node that has no record."""
+        """Return whether a problem may be about a node that has no record."""
         known = {node.uuid for node in self.failed} & records.keys()
         return len(self.problems) > len(known)
 

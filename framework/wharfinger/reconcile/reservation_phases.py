@@ -59,7 +59,7 @@ def next_phases(
 
 
 def released_since(state: CycleState) -> frozenset[str]:
-    """Return the providers whose release or cleaning has changed since the snapshot."""
+    """Return providers with a release or cleaning saved after the driver's snapshot began."""
     return frozenset(
         uuid
         for uuid, its in state.reservations.items()

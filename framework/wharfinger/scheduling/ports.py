@@ -1,6 +1,6 @@
 """Translate the resource requests of network ports. Pure.
 
-Neutron sets no owner traits, so a port uses providers without an owner trait.
+Neutron sets no owner traits, so a port uses only providers without an owner trait.
 """
 
 from collections.abc import Container, Iterable

@@ -73,7 +73,7 @@ def misses(
     parts: Sequence[Part],
     facts: Facts,
 ) -> tuple[TreeMiss, ...]:
-    """Return excluded trees that can serve some part, the most suitable first."""
+    """Return excluded trees that can serve a part of the request, the most suitable first."""
     out = {
         uuid: after.step
         for before, after in pairwise(stages)
