@@ -20,9 +20,9 @@ def release_allocations(
     also_cleaned: Iterable[str] = (),
     check: Callable[[], object] = lambda: None,
 ) -> tuple[Reservation, ...]:
-    """Reserve the providers to be cleaned, and delete the allocations of a consumer.
+    """Reserve the providers to be cleaned, and delete a consumer's allocations.
 
-    Return the reservations. Raises PlacementError, ObjectError and StateError.
+    Return the reservations for cleaning. Raises PlacementError, ObjectError and StateError.
     """
     held = client.get_allocations(consumer_uuid)
     check()

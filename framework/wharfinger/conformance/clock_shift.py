@@ -1,6 +1,6 @@
 """Set the clocks of this process ahead, so that drivers need not wait.
 
-Timeouts and processor times do not change.
+Processor times do not change.
 """
 
 import ctypes

@@ -1,4 +1,4 @@
-"""States of device jobs, and the end of unresolved jobs."""
+"""States of device jobs, and their end by the operator."""
 
 from collections.abc import Sequence
 from contextlib import suppress

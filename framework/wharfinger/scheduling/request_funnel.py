@@ -40,7 +40,7 @@ def before_asking(
 
 
 def within(request: ResourceRequest, parts: Sequence[Part], facts: Facts) -> Within:
-    """Return, by root, the suitable providers of each part."""
+    """Return, by root, the providers for each group or class."""
     found: dict[str, list[set[str]]] = {}
     barred = _excluded_roots(request, facts)
     for number, part in enumerate(parts):

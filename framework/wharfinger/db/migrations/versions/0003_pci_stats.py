@@ -1,4 +1,4 @@
-"""Store the PCI devices of a node."""
+"""Store counts of a node's PCI devices."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
