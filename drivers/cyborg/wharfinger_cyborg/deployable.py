@@ -73,7 +73,7 @@ class Deployable(msgspec.Struct, frozen=True):
 
 
 def host_of(name: str, hosts: Collection[str]) -> str | None:
-    """Return the host of a deployable by its name, or None if unclear."""
+    """Return the only host; of several, the one in the name; None if unclear."""
     if len(hosts) == 1:
         return next(iter(hosts))
     found = {

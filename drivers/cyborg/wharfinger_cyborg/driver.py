@@ -87,7 +87,7 @@ class CyborgDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Overlay or publish the host's accelerators; reserve devices that Cyborg is binding."""
+        """Describe the host's accelerators in the tree; reserve devices that Cyborg is binding."""
         self._updated_hosts.add(nodename)
         self._host_by_provider = {
             uuid: node for uuid, node in self._host_by_provider.items() if node != nodename

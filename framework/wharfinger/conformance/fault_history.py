@@ -619,9 +619,9 @@ def try_cases(
     seconds: float,
     apart: int,
 ) -> str:
-    """Play the history with these cases; return as text how many were tried.
+    """Run the history with these cases; return as text how many were tried.
 
-    Cases of one play are at least ``apart`` steps apart: 2 or more, with late answers 3 or more.
+    Cases of one run are at least ``apart`` steps apart. Use 2; with late answers, use 3.
     Raises Violation and NotShown.
     """
     count = sum(map(len, queues))

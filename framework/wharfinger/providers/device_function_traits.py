@@ -113,7 +113,7 @@ def with_functions(
 def with_claims(
     records: Mapping[str, Record], held: Mapping[str, HeldFunction]
 ) -> Mapping[str, Record]:
-    """Return all records; add the function traits that jobs have set."""
+    """Count function traits of jobs as applied; return all records."""
     claimed = {
         uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
         for uuid, function in held.items()

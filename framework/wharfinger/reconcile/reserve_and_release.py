@@ -190,7 +190,7 @@ class Reservations:
     # Releases of consumers.
 
     def before_release(self, consumer_uuid: str, providers: Iterable[str]) -> None:
-        """Reserve those providers that their drivers clean after a release.
+        """Reserve those providers whose hardware is cleaned after a release.
 
         Call ``after_release`` or ``cancel_release`` afterwards.
         """

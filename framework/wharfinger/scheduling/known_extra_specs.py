@@ -385,7 +385,7 @@ def is_of_nova(key: str) -> bool:
 
 
 def nearest(key: str) -> str | None:
-    """Return the most similar known key of the namespace, or None."""
+    """Return the most similar key of the same namespace, or None."""
     namespace, _colon, name = key.partition(":")
     prefix = f"{namespace.strip().lower()}:"
     names = [one.removeprefix(prefix) for one in KEYS if one.startswith(prefix)]

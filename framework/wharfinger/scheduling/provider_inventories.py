@@ -42,7 +42,7 @@ class Stocks:
         self._reads = 0
 
     def gather(self) -> Facts:
-        """Read inventories that are still unknown; return the facts with them."""
+        """Return the facts with more inventories; some may stay unknown."""
         tried = set()
         for kind, amount in self._wanted:
             self._fitting[kind, amount] = self._offered(kind, amount)
