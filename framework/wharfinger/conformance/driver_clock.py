@@ -79,7 +79,7 @@ class DriverClock:
 
     @property
     def used(self) -> float:
-        """Seconds in calls to the driver since ``restart``."""
+        """Seconds in driver calls since ``restart``, less waits for a processor."""
         return self._used.seconds
 
     @property
