@@ -106,7 +106,7 @@ class Ironic(OpenStackService):
         self._succeed("DELETE", f"/v1/nodes/{uuid}")
 
     def go(self, uuid: str) -> None:
-        """End a node's present hold or wait, or the next one."""
+        """Let a waiting node continue, now or when it waits next."""
         (self.directory / "go" / uuid).touch()
 
     def clear_goes(self) -> None:

@@ -16,9 +16,10 @@ from wharfinger_cyborg.deployable import Deployable, host_of
 
 
 class CyborgDriver(ComputeDriver):
-    """Overlays or publishes deployables of Cyborg below their hosts' root providers.
+    """Publishes deployables of Cyborg below their hosts' root providers.
 
-    With publish = overlay, the default, Cyborg itself publishes the providers of the deployables.
+    With publish = overlay, the default, Cyborg publishes the providers. The driver then adds
+    traits and reservations.
     """
 
     capabilities = Capabilities(

@@ -31,8 +31,8 @@ class Takeover(WharfingerObject):
     - ``host``, ``driver_instance``: the service host and the driver instance that take over.
     - ``nodes``: the nodes to take over.
     - ``records``: the provider records to take over.
-    - ``superseded``: the revisions of older records of the driver instance, which are deleted, by
-      provider uuid.
+    - ``superseded``: the revisions of older records for ``host`` and ``driver_instance``, which are
+      deleted, by provider uuid.
     - ``down_hosts``: hosts whose services must be down.
     - ``down_time``: the seconds without a report after which a service counts as down.
     """

@@ -44,7 +44,7 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
 
 
 def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return the holders of lasting detachments, by provider uuid, and reservations to end."""
+    """Return ``holder`` for each provider that stays detached, by uuid, and reservations to end."""
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
     holders = {uuid: former.holder for uuid, former in roots.items() if uuid not in leaving}

@@ -233,7 +233,7 @@ class Reservations:
         amounts: Mapping[str, int],
         allocations: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Allocate amounts of a fully reserved provider to a consumer.
+        """Write ``allocations``, which add ``amounts`` of a fully reserved provider.
 
         Call ``keep_reserved`` afterwards. Raises ReservationRefused.
         """

@@ -77,7 +77,7 @@ class Takeovers:
     def find_below(
         self, orphans: Mapping[str, Set[str]], root_names: Mapping[str, str]
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
-        """Return uuids of roots below which records can be taken over, and errors by root uuid."""
+        """Return uuids of roots below which this host can take over records, and errors by root."""
         root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
         records = [one for one in self._records(root_of) if one.host != self._host]
         if not records:

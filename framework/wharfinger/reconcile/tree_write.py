@@ -111,7 +111,7 @@ class TreeWrite:
         self.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
-        """After a conflict, leave node and reservation rows to another attempt."""
+        """After a conflict, do not store node and reservation rows now."""
         rows = (*self.changed_reservations, *self.ended)
         if not (self.plan.steps and (rows or self.changed_nodes)):
             self.skip_result(error)

@@ -134,7 +134,7 @@ Reason = Outside | Belonging | Untraited | Traited | Held | Short | Small | Misf
 
 
 def gap(reason: Reason) -> float:
-    """Return by how many units an amount does not fit; infinity if unknown."""
+    """Return the difference between an amount and its limit; infinity if unknown."""
     match reason:
         case Short(used=None) | Misfit(figure=""):
             return inf

@@ -176,6 +176,6 @@ def _check_removed(
     if without(before, may_differ) != without(after, may_differ):
         raise Violation(
             f"{things} removed from the backend. Change in Placement: {difference(before, after)}",
-            f"only the providers of {things} deleted, and no change of other things' providers",
+            f"the providers of {things} deleted, and no change of other things' providers",
         )
     return further
