@@ -56,7 +56,7 @@ class IdleObserver:
             self._call = self._calls, threading.get_ident(), threading.get_native_id()
 
     def after(self, method: str) -> None:
-        """Stop watching the thread."""
+        """Stop watching the calling thread."""
         self._call = None
 
     @contextmanager

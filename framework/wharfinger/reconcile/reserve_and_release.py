@@ -217,11 +217,11 @@ class Reservations:
     # Lost allocations.
 
     def lost(self, instance_uuid: str) -> list[Reservation]:
-        """Return the reservations for the lost allocations of an instance."""
+        """Return the reservations in place of an instance's lost allocations."""
         return list(filter(is_lost, self._held(holder=lost_by(instance_uuid))))
 
     def end_lost(self, instance_uuid: str) -> None:
-        """End the reservations for the lost allocations of an instance."""
+        """End the reservations in place of an instance's lost allocations."""
         for one in self.lost(instance_uuid):
             with suppress(ObjectNotFound):  # a cycle has ended it
                 self.release_one(one.uuid)
