@@ -159,7 +159,7 @@ class WharfingerError(Exception):
 
 
 class CommandFailed(WharfingerError):
-    """A command was refused, or was done only in part."""
+    """A command was not done, or only in part."""
 
 
 class AgentError(WharfingerError):

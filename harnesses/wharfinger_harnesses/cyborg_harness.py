@@ -46,7 +46,7 @@ class _Model:
 
 
 class CyborgHarness(ServiceHarness):
-    """A host with a GPU and FPGAs. Only the FPGAs are things."""
+    """A host with a GPU and FPGAs. ``things`` lists FPGAs."""
 
     changes = unsupported("Cyborg does not update a device that it has published")
     growth = 16

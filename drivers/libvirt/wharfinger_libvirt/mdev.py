@@ -33,7 +33,7 @@ class Share:
 def shares(
     devices: Sequence[NodeDevice], mdev_types: Sequence[MdevTypeSection], section: str
 ) -> list[Share]:
-    """Return the share of each device that gets an mdev type, sorted by address and name.
+    """Return what each device offers of its mdev type, sorted by address and name.
 
     Raises ConfigurationError.
     """

@@ -126,7 +126,7 @@ class FlavorSearch:
         self._filters: Final = loader.load(names, surroundings)
 
     def fits(self, flavor: Flavor, allocations: Allocations) -> bool:
-        """Return whether allocations match a flavor in amounts and owners.
+        """Return whether amounts equal a flavor's, and no owner differs.
 
         Raises DeviceProfileError, InvalidRequest and PlacementError.
         """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from wharfinger.conformance.backend_proxy_server import Fate, Relay
+from wharfinger.conformance.backend_proxy_server import CallFault, Relay
 from wharfinger.conformance.fault import Fault
 
 #: Seconds between two checks of whether the server has to stop.
@@ -87,9 +87,9 @@ class Proxy:
         """Whether a call has not been answered yet."""
         return self._relay is not None and self._relay.has_open_calls
 
-    def _next(self, call: str) -> Fate:
+    def _next(self, call: str) -> CallFault:
         with self._lock:
             expected = self._expected
             is_met = expected.at is None or expected.at == len(expected.calls)
             expected.calls.append(call)
-        return Fate(expected.fault if is_met else None, expected.over)
+        return CallFault(expected.fault if is_met else None, expected.over)

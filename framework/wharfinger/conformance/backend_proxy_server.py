@@ -31,7 +31,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class CallFault:
     """The fault that a call meets, if any, and the event that releases the call."""
 
     fault: Fault | None
@@ -63,9 +63,9 @@ class Relay(ThreadingHTTPServer):
 
     request_queue_size = 128
 
-    def __init__(self, backend: str, fate: Callable[[str], Fate]) -> None:
+    def __init__(self, backend: str, fault_of: Callable[[str], CallFault]) -> None:
         self.backend = backend
-        self.fate = fate
+        self.fault_of = fault_of
         #: The last answer to each request, for STALE.
         self.answers: dict[object, _Answer] = {}
         #: The connections of clients that wait for an answer.
@@ -110,22 +110,22 @@ class _Call(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def _pass(self) -> None:
-        fate = self.server.fate(f"{self.command} {self.path}")
+        met = self.server.fault_of(f"{self.command} {self.path}")
         if "Transfer-Encoding" in self.headers:
             self.send_error(HTTPStatus.LENGTH_REQUIRED)
             return
         length = self.headers["Content-Length"]
         body = None if length is None else self.rfile.read(int(length))
-        if fate.fault is Fault.HANG:
-            fate.over.wait()
-        answer = self._answer(fate.fault, body)
-        if fate.fault is Fault.LATE:
-            fate.over.wait()
-        if answer is None or (fate.fault is Fault.HALF and not answer.body):
+        if met.fault is Fault.HANG:
+            met.over.wait()
+        answer = self._answer(met.fault, body)
+        if met.fault is Fault.LATE:
+            met.over.wait()
+        if answer is None or (met.fault is Fault.HALF and not answer.body):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
             self.close_connection = True
             return
-        kept = len(answer.body) // 2 if fate.fault is Fault.HALF else None
+        kept = len(answer.body) // 2 if met.fault is Fault.HALF else None
         self._tell(answer, answer.body[:kept])
 
     def _answer(self, fault: Fault | None, body: bytes | None) -> _Answer | None:

@@ -211,7 +211,7 @@ def backend_changes(
 
 
 class History:
-    """One play of the history, with the faults of ``cases``."""
+    """Makes backend changes, with the faults of ``cases``."""
 
     def __init__(
         self,

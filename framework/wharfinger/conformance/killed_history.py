@@ -39,7 +39,7 @@ class Kill(Case):
 
 
 class KilledHistory(History):
-    """One play of the history, whose cases kill the process of the driver."""
+    """Makes backend changes; its cases kill the process of the driver."""
 
     def __init__(
         self, subject: Subject, forks: Forks, reference: Reference, cases: Sequence[Case]

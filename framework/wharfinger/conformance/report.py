@@ -64,7 +64,7 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
 
 
 def driver(name: str) -> dict[str, str]:
-    """Return a driver's ``name``, ``class`` and ``distribution``; "" if unknown."""
+    """Return a driver's ``name``, and its ``class`` and ``distribution`` or ""."""
     for one in loader.installed():
         if one.name == name:
             return {"name": name, "class": one.target, "distribution": one.distribution}

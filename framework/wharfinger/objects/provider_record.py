@@ -21,7 +21,7 @@ class ProviderRecord(RowObject):
     - ``provider_uuid``: the resource provider.
     - ``mode``: ``own`` if the driver instance creates the provider, ``overlay`` if another program
       does.
-    - ``applied``: the data that the driver instance has written; None before that.
+    - ``applied``: the data that the driver instance has written; None without any.
     - ``intended``: the data that a plan in progress writes; None without one.
     - ``live``: the last known state of the provider in Placement; None if unknown.
     - ``own_reserved``: the ``reserved`` amounts to restore when the last reservation ends, by

@@ -56,7 +56,7 @@ def has_to_wait(planned: Record, live: Provider, after: Provider) -> bool:
 
 
 def has_begun(before: Record, after: Record) -> bool:
-    """Return whether a fight is new in the second record."""
+    """Return whether one more value is undone repeatedly."""
     return not fights(after).keys() <= fights(before).keys()
 
 

@@ -109,7 +109,7 @@ def was_created_again(known: Provider | None, live: Provider) -> bool:
 
 
 def without_lost(record: Record, live: Provider | None, publisher: Publisher) -> Record:
-    """Return the record, without applied and intended if another program recreated the provider."""
+    """Drop applied and intended if another program recreated a provider of mode ``own``."""
     if (
         live is None
         or not was_created_again(record.live, live)
@@ -176,7 +176,7 @@ def explains_reserved(live: Provider, wanted: DesiredProvider, *, is_allocated: 
 def obstacles(
     live: Provider, wanted: DesiredProvider, dropped: Collection[str] = frozenset()
 ) -> Iterator[str]:
-    """Yield the reasons why a provider cannot be adopted."""
+    """Yield reasons against an adoption, except traits."""
     mine = wanted.provider
     reported = mine.inventories if wanted.reported else {}
     for what, there, here in (

@@ -1,6 +1,6 @@
 """The tree of resource providers that a driver edits.
 
-Its methods have the meanings of nova's ProviderTree.
+Methods of nova's ProviderTree have the same meanings.
 """
 
 import threading

@@ -199,7 +199,7 @@ class Reservations:
 
     @retry_on(*_CONFLICTS)
     def after_release(self, consumer_uuid: str) -> tuple[Reservation, ...]:
-        """Note that a consumer's allocations are deleted; return the reservations for cleaning."""
+        """Note that a consumer's allocations are deleted; return its reservations for cleaning."""
         held = self._held(holder=_release_of(consumer_uuid))
         for one in held:
             if one.phase == "releasing":

@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 def of_flavor(flavor: Flavor, request: ResourceRequest) -> tuple[list[Place], list[Place]]:
-    """Return the places of traits, and those of classes, in a flavor's request.
+    """Return where a flavor's request names traits, and where it names classes.
 
     Raises InvalidRequest.
     """

@@ -84,7 +84,7 @@ class NodeRows:
         return row
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
-        """Return the row of a node with its new figures; None without a change."""
+        """Return a node's row with new figures; None without a row or a change."""
         return self._changed(node.uuid, self._wanted(node, root))
 
     def changed_rows(

@@ -62,7 +62,7 @@ class _Cost:
     after=("WHF-401",),
 )
 def linear(subject: Subject) -> str:
-    """Check that the cost of a cycle grows linearly with the number of nodes or devices."""
+    """Check that the cost of a cycle grows at most linearly with the nodes or devices."""
     costs, refused = _costs(subject)
     if _nonlinear_growth(costs):
         # Random sizes of pages, or other programs, may have disturbed the measurements.
