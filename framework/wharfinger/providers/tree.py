@@ -1,6 +1,6 @@
 """The tree of resource providers that a driver edits.
 
-Methods of nova's ProviderTree have the same meanings.
+It has the methods of nova's ProviderTree.
 """
 
 import threading
