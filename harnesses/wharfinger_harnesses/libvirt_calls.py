@@ -41,7 +41,7 @@ class Calls:
         libvirt.open = self._open
 
     def detach(self) -> None:
-        """Leave new connections alone, and end the fault."""
+        """Restore ``libvirt.open``, and end the fault."""
         if self._libvirt_open is not None:
             libvirt.open = self._libvirt_open
             self._libvirt_open = None

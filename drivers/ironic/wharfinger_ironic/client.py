@@ -160,7 +160,7 @@ class Ironic:
         )
 
     def latest(self, limit: int) -> Latest:
-        """Return up to ``limit`` selected nodes, those with the latest updates first."""
+        """Return up to ``limit`` nodes that the options select, last updated first."""
         operation = "asking for the nodes that have changed"
         answer = self._get(
             operation,

@@ -19,7 +19,7 @@ class Source(Protocol):
     """The methods of ``Ironic`` that the feed calls."""
 
     def latest(self, limit: int) -> Latest:
-        """Return up to ``limit`` selected nodes, those with the latest updates first."""
+        """Return up to ``limit`` nodes that the options select, last updated first."""
 
     def never_updated_come_last(self) -> bool:
         """Return whether the last node in the order of ``latest`` was never updated."""

@@ -110,7 +110,7 @@ def values(one: "WharfingerObject", *names: str) -> list[Any]:
 
 
 def row(*cells: Any) -> tuple[Any, ...]:
-    """Return the cells of a table row."""
+    """Return values as table cells."""
     return tuple(map(_cell, cells))
 
 

@@ -36,7 +36,7 @@ class Gates(FormattableColumn[dict[str, bool]]):
 class ServiceList(ObjectLister):
     """List the services with version, gates, status and state.
 
-    An owner's gate is on when all services that publish for the owner have version 2 or later.
+    An owner's gate is on when all services that may publish for it have version 2 or later.
     Requests for the owner then observe the option [scheduling] untagged.
     """
 

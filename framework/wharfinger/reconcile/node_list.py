@@ -22,7 +22,7 @@ class NodeList:
 
     @property
     def roots(self) -> dict[str, str]:
-        """The uuids of the nodes, which may differ from Placement, by node name."""
+        """The root uuids by node name; Placement may have other uuids."""
         return {node.name: node.uuid for node in (*self.nodes, *self.failed)}
 
     @property

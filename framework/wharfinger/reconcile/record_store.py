@@ -54,7 +54,7 @@ class RecordStore:
         return self.records.get(uuid, NO_RECORD)
 
     def update(self, rows: HostState) -> frozenset[str]:
-        """Update the records; return the providers whose damaged records are repaired or gone."""
+        """Update from rows; return the uuids whose damaged records are repaired or gone."""
         before = frozenset(self.damaged)
         self.damaged.clear()
         read = self._take(rows.records)

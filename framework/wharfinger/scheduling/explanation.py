@@ -196,7 +196,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """The providers that can serve one part of a request, and those that cannot."""
+    """The providers that can and cannot serve one group (or class) of a request."""
 
     suffix: str
     resources: Mapping[str, int]

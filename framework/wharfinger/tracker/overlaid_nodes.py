@@ -1,6 +1,6 @@
 """Find nodes whose root provider another service publishes.
 
-They have no rows, only records of their roots in overlay mode.
+They have no ComputeNode rows, only records of their roots.
 """
 
 from collections.abc import Iterator

@@ -138,7 +138,7 @@ def not_renumbered(subject: Subject) -> None:
                         raise Violation(
                             f"provider {name} disappears with {' and '.join(gone)}, and also with "
                             f"{other}",
-                            f"{name} deleted with only one of the two",
+                            f"{name} deleted with only one node or device",
                         )
                 publishing.restart()
             for thing in gone:
