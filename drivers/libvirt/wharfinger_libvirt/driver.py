@@ -138,7 +138,7 @@ class LibvirtDriver(ComputeDriver):
         allocations: Allocations | None = None,
         migrations: Sequence[Migration] | None = None,
     ) -> None:
-        """Publish a child provider for each device, and the root provider unless it is overlaid.
+        """Publish a child provider for each device, and the root provider as publish_root says.
 
         Raises BackendError. Without ``allocations``, raises ReshapeNeeded if vGPUs have to move
         from the root provider.

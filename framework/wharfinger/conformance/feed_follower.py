@@ -80,7 +80,7 @@ class Follower:
 
 
 class Changes:
-    """Changes things of the backend. Call ``make`` once per thing.
+    """Changes nodes and devices. Call ``make`` at most once for each.
 
     The constructor raises Unproven.
     """

@@ -43,7 +43,7 @@ class Forks:
     @classmethod
     @contextmanager
     def of(cls, subject: Subject) -> Iterator["Forks"]:
-        """Start the process that is forked; kill it after the block."""
+        """Start the parent of the forks; kill it after the block."""
         path = os.pathsep.join(filter(None, sys.path))
         with (
             TemporaryDirectory() as directory,

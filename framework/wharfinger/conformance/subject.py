@@ -185,7 +185,7 @@ class Subject:
         return self._directory / f"state-{self._begun}"
 
     def begin_check(self) -> None:
-        """Begin a check with a new state directory; reset Placement and harness if changed."""
+        """Like ``begin``, but may skip the reset of an unchanged Placement and harness."""
         if self._fresh is not None and self._fresh == self.placement.listed():
             self._begin_state()
         else:

@@ -41,10 +41,9 @@ def in_memory(subject: Subject) -> None:
                     clock_shift.advance(-seconds)
         if harness.calls:
             raise Violation(
-                f"after a listing, also an hour later, the description of the nodes makes "
-                f"{len(harness.calls)} calls to the backend, such as "
-                f"{', '.join(harness.calls[:3])}",
-                "a description from memory, without calls to the backend",
+                f"after a listing, the driver makes {len(harness.calls)} calls to the backend, "
+                f"such as {', '.join(harness.calls[:3])}",
+                "answers from memory, without calls to the backend, also an hour later",
             )
         if seen:
             raise Violation(
