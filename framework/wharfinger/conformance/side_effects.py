@@ -57,7 +57,7 @@ _HOOKED: Final[list[bool]] = []
 
 @contextmanager
 def watching() -> Iterator[list[str]]:
-    """Yield a list that gets a text for each side effect of the block."""
+    """Yield a list that gets texts about side effects of the block."""
     seen: list[str] = []
 
     def note(event: str, arguments: tuple[Any, ...]) -> None:
