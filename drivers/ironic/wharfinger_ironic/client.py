@@ -106,7 +106,7 @@ class Ironic:
         return cls(client.http_client, section)
 
     def check_sees_all(self) -> None:
-        """Raise BackendError if the credentials are not allowed to list all selected nodes."""
+        """Raise BackendError if Ironic may omit nodes because of the credentials."""
         selected = self._section.selected
         project = selected.get("owner", _NO_PROJECT)
         query = {"project": project, "fields": "uuid", "limit": 1}

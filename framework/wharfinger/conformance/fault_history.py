@@ -595,7 +595,7 @@ def try_faults(
     apart: int,
     is_short: bool = False,
 ) -> str:
-    """Play the history with these faults; return as text how many were tried.
+    """Inject faults of these kinds into the history; return as text how many.
 
     Raises Violation and NotShown.
     """

@@ -86,7 +86,7 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 
 
 def without_classes(record: Record, classes: Collection[str]) -> Record:
-    """Return the record as if this instance had never written these classes."""
+    """Return the record as if its driver instance never wrote these classes."""
 
     def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:
         return {name: value for name, value in values.items() if name not in classes}

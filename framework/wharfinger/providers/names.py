@@ -67,7 +67,7 @@ def check_aggregates(aggregates: Iterable[str], where: str = "") -> frozenset[st
 
 
 def several(names: Iterable[str], kind: str) -> frozenset[str]:
-    """Return a set of names; raise InvalidName for a wrong type."""
+    """Return ``names`` as a set; raise InvalidName if its type is wrong."""
     try:
         if not isinstance(names, str | bytes | Mapping):
             return frozenset(map(plain, names))

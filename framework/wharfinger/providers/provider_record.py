@@ -35,10 +35,7 @@ class Absence:
         return now.seconds - first.seconds if first.seconds <= now.seconds else None
 
     def has_lasted(self, delay: float, now: Uptime | None) -> bool:
-        """Return whether the absence has lasted ``delay`` seconds.
-
-        Return False if its duration is unknown.
-        """
+        """Return whether the absence is known to have lasted ``delay`` seconds, and more than 0."""
         lasted = self.seconds_until(now)
         return lasted is not None and lasted > 0 and lasted >= delay
 

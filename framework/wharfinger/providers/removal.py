@@ -1,4 +1,4 @@
-"""Plan the removal of providers that their backend no longer has."""
+"""Plan the removal of providers that the driver no longer reports."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ _Allocations = dict[str, dict[str, int]]
 
 
 class LostAllocations:
-    """Finds lost allocations in the full cycles of one driver instance."""
+    """Finds instances whose allocations were deleted, for one driver instance."""
 
     def __init__(
         self, client: PlacementClient, context: Context, *, cleans_after_release: bool

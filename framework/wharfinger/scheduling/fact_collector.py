@@ -65,7 +65,7 @@ def with_figures(client: PlacementClient, facts: Facts, uuids: Iterable[str]) ->
 
 
 def with_reach(client: PlacementClient, facts: Facts, uuids: Iterable[str]) -> Facts:
-    """Return the facts with the trees that these sharing providers share with."""
+    """Return the facts with the trees that up to 50 of these providers share with."""
     reached: dict[str, frozenset[str]] = {}
     lists: dict[frozenset[str], frozenset[str]] = {}
     sharing = sorted(facts.sharing & frozenset(uuids) & facts.providers.keys())

@@ -1,4 +1,4 @@
-"""Change a flavor's extra specs so that nova takes only nova's providers. Pure.
+"""Change a flavor's extra specs so that nova keeps the owners apart. Pure.
 
 nova 34 itself does not require OWNER_NOVA in the groups of a flavor.
 """

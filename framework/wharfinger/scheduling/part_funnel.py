@@ -44,7 +44,7 @@ class Wanted:
 
     @property
     def traits(self) -> TraitConditions:
-        """Return the trait conditions on each provider of this part."""
+        """Return the trait conditions on each provider of the resources."""
         # The providers of the group without a suffix may have the required traits together.
         if self.group.suffix == UNNUMBERED and len(self.group.resources) > 1:
             return TraitConditions(forbidden=self.group.traits.forbidden)

@@ -40,7 +40,7 @@ class Node:
 
 
 def pci_stats_of(node: ComputeNode) -> PciStats | None:
-    """Count a node's PCI devices by kind; None if not reported. Raises FieldUnset."""
+    """Return the reported number of PCI devices of each kind, or None. Raises FieldUnset."""
     kinds = getattr(node, "pci_stats", None)
     if kinds is None:
         return None
