@@ -20,7 +20,7 @@ _BUSES: Final = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU with mdevs of one type."""
+    """A GPU whose existing mdevs have one type."""
 
     #: The number from which the PCI address is computed.
     number: int

@@ -1,4 +1,4 @@
-"""Move vGPU allocations from the root provider to those of the devices. Pure."""
+"""Move vGPU allocations from the root to the devices' providers. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
