@@ -138,7 +138,7 @@ def _masked_value(key: str, value: Any) -> Any:
 
 
 def mask_handlers(logger: logging.Logger, *, is_json: bool = False) -> None:
-    """Mask secrets in the output of a logger's handlers, also about failed log calls."""
+    """Mask secrets that a logger's handlers write, also when a log call fails."""
     for handler in logger.handlers:
         if not isinstance(handler.formatter, MaskingFormatter):
             handler.setFormatter(MaskingFormatter(handler.formatter, is_json=is_json))

@@ -14,7 +14,7 @@ from wharfinger_libvirt.nodedev import Mdev
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """Move of a resource class from the root provider to the devices' providers."""
+    """Move of a class's allocations from the root provider to the devices' providers."""
 
     driver: str
     resource_class: str

@@ -24,7 +24,7 @@ def reading(section: str) -> Iterator[None]:
     except cfg.Error as error:
         raise ConfigurationFileError(
             problem=f"section [{section}]: {_LOCATION.sub('', str(error))}.",
-            remedy="Correct the section in the configuration file.",
+            remedy="Correct this section of the configuration.",
         ) from error
 
 

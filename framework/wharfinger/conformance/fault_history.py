@@ -134,7 +134,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The result of a play."""
+    """The result of ``History.play``."""
 
     steps: Sequence[Step]
     #: The contents of Placement after the last step and some full cycles.

@@ -135,7 +135,7 @@ class Database:
     def update(
         self, table: str, key: str, changes: Sequence[Change], following: Sequence[Following] = ()
     ) -> None:
-        """Update these rows, or none if a revision has changed.
+        """Apply all changes, or none if a revision has changed.
 
         Raises StaleError and TakenError.
         """

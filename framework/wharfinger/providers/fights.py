@@ -40,7 +40,7 @@ def note_undone(
 
 
 def fights(record: Record) -> dict[str, Undone]:
-    """Return the values over which there is a fight, by name."""
+    """Return the values that were undone in ``CYCLES`` cycles or more, by name."""
     return {name: one for name, one in record.undone.items() if one.count >= CYCLES}
 
 

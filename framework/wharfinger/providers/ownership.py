@@ -142,7 +142,7 @@ def adopts(
 
 
 def is_overlaid(record: Record) -> bool:
-    """Return whether the driver instance has overlaid another program's provider."""
+    """Return whether the record is of a provider published in overlay mode."""
     return record.applied is not None and record.mode is PublishingMode.OVERLAY
 
 

@@ -100,7 +100,7 @@ class CycleState(PlanFacts):
         return wanted if wanted and wanted.stated else None
 
     def block(self, roots: Set[str], *problems: WharfingerError) -> Self:
-        """Return the state with these trees blocked, for these problems."""
+        """Add trees to ``blocked``, and problems; return the new state."""
         moved = {self.live[uuid].root_uuid for uuid in roots if uuid in self.live}
         return replace(
             self, blocked=self.blocked | roots | moved, problems=(*self.problems, *problems)

@@ -138,7 +138,7 @@ def text_of(error: BaseException) -> str:
 
 
 def as_problem(driver: ComputeDriver, node: str, error: Exception) -> WharfingerError:
-    """Return an error to report about a node."""
+    """Return the error, or an InvalidTree with its text."""
     if isinstance(error, DriverError | PlacementError):
         return error
     return InvalidTree(driver=driver.name, provider=node, problem=str(error))

@@ -85,7 +85,7 @@ class Observer:
         )
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
-        """Limit the state to these roots' trees, unless it has sharing providers."""
+        """Limit the state to these roots' trees, if sharing providers allow that."""
         if scope and any(shares(provider) for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))

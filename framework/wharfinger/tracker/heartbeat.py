@@ -53,7 +53,7 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the reporting thread is no longer running."""
+        """Whether the reporting thread is not running."""
         return not self._thread.is_alive()
 
     def progress(self) -> None:

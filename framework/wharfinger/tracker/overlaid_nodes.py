@@ -17,7 +17,7 @@ from wharfinger.providers import Provider, PublishingMode, provider_record
 
 
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
-    """Return the overlaid nodes whose provider records match ``where``.
+    """Return nodes whose roots have records in overlay mode that match.
 
     They have only a uuid, host and hypervisor_hostname. Raises ObjectError and StateError.
     """

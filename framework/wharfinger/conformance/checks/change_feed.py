@@ -199,8 +199,8 @@ def feeds_again(subject: Subject) -> None:
 
         if not first or not _soon(are_named_again):
             raise Violation(
-                f"after a change, changed_nodes names {sorted(first)}, then {sorted(second)} for "
-                "the same mark",
+                f"after a change, changed_nodes names {sorted(first)}, then {sorted(second)} from "
+                "the same mark on",
                 "the changed node, and at least the same nodes when the mark is used again",
             )
 

@@ -80,7 +80,7 @@ class FleetHarness(Harness):
         return f"[{instance}]\nurl = {self.proxy.url}{path}\ntimeout = 2\n"
 
     def expect(self, at: int | None = None, fault: Fault | None = None) -> None:
-        """Clear ``calls``; let call number ``at``, or every call if None, meet the fault."""
+        """Clear ``calls``; call ``at`` (None: every call) then meets ``fault`` (None: no fault)."""
         self.proxy.expect(at, fault)
 
     @property

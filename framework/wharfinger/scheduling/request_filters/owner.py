@@ -1,4 +1,4 @@
-"""The request filter ``owner``: each group takes only its owner's resources."""
+"""The request filter ``owner``: no group takes another owner's resources."""
 
 from dataclasses import replace
 from typing import Final
