@@ -73,7 +73,7 @@ class LibvirtDriver(ComputeDriver):
             return self._config.hypervisor_hostname or connection.hostname()
 
     def provider_is_available(self, provider_uuid: str, name: str) -> bool:
-        """Ask libvirt whether the host offers the provider's device. Raises BackendError."""
+        """Ask libvirt whether the device has an enabled mdev type. Raises BackendError."""
         return self._limit.run(f"asking for {name}", lambda: self._has_device(name))
 
     def _has_device(self, provider: str) -> bool:

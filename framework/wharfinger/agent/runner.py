@@ -16,7 +16,7 @@ class Runner(Protocol):
         """Start the driver instance."""
 
     def check(self) -> None:
-        """Check the driver instance, and act if it does not work."""
+        """Check the driver instance, and update its status."""
 
     def stop(self) -> None:
         """Tell the driver instance to end, and do not restart it."""

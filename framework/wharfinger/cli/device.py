@@ -147,7 +147,7 @@ def _terminated_as_interrupted() -> Iterator[None]:
 
 
 class DeviceJobs(ObjectLister):
-    """List the last programming job of each device, with its state."""
+    """List the last programming jobs of devices, with their states."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

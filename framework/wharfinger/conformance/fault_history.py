@@ -115,7 +115,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A played step: a change of the backend, and the cycles after it."""
+    """Result of a step: a change of the backend, and the cycles after it."""
 
     #: The change, such as "add node-3".
     name: str

@@ -353,7 +353,7 @@ def write_checked(
 ) -> _Result:
     """Check and write rows of these tables in one transaction; raises ObjectExists.
 
-    ``work`` may run twice.
+    ``work`` may be repeated.
     """
     try:
         return database.write(tables, work)

@@ -23,7 +23,7 @@ def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> N
 
 
 def delete_jobs(context: Context, host: str, instance: str, gone: Iterable[str]) -> None:
-    """Delete finished jobs for ``gone`` if none of their providers has a record."""
+    """Delete finished jobs of ``gone`` providers, not of providers with a record."""
     found = [
         one
         for one in _finished(context, gone)

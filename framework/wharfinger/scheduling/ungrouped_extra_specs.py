@@ -1,6 +1,6 @@
 """Check extra specs, and translate them to resources and traits. Pure.
 
-Keys that begin with resources or trait do not belong here.
+The caller handles keys such as resources:VCPU and trait1:HW_A.
 """
 
 from collections import Counter
