@@ -58,7 +58,7 @@ class Fleet:
         return self._source.has(uuid)
 
     def begin_following(self) -> str:
-        """Restart the change feed; return a mark for ``changed_since``. Raises BackendError."""
+        """Restart the feed; return a mark to find later changes. Raises BackendError."""
         self._feed.begin()
         return self._mark()
 

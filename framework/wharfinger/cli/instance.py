@@ -235,8 +235,8 @@ class InstanceRelease(InstanceCommand):
 class InstanceRepair(InstanceCommand):
     """Repair an instance whose allocation another program has deleted from Placement.
 
-    The command allocates the same resources of the same providers again, and ends their
-    reservation.
+    The command allocates the same resources of the same providers again, and ends the
+    reservations that replaced the allocation.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -46,8 +46,8 @@ OPTIONS: Final[tuple[cfg.Opt, ...]] = (
         default=False,
         help="Log to standard error in the configured formats. If none of use_stderr, log_file, "
         "log_dir, use_journal, use_syslog and use_json is set, the agent prints only the text of "
-        "warnings and errors to standard error, and of more lines with -v. --log-file FILE on "
-        "the command line does not change this; the file gets formatted lines.",
+        "warnings and errors to standard error; with -v or debug, of more lines. --log-file FILE "
+        "on the command line does not change this; the file gets formatted lines.",
     ),
     cfg.BoolOpt(
         "use_journal",

@@ -86,7 +86,7 @@ def _provider(data: dict[str, Any]) -> Provider:
 
 
 def main() -> None:
-    """Answer a request on standard input with the described providers."""
+    """Read a request; write the providers that the driver describes."""
     question = json.load(sys.stdin)
     live = {one["name"]: _provider(one) for one in question["live"]}
     driver = driver_instance_loader.load(

@@ -114,7 +114,7 @@ class Subject:
         return getattr(kind, method_or_fault, None) is not getattr(Harness, method_or_fault)
 
     def is_impossible(self, method: str) -> bool:
-        """Return whether the harness declares this method unsupported."""
+        """Return whether ``method`` is change or use, and declared unsupported."""
         if self._harness is None:
             return False
         declared = {"change": self._harness.changes, "use": self._harness.uses}

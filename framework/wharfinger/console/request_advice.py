@@ -38,7 +38,7 @@ def sentence(explained: Explanation, now: datetime) -> str:
 
 
 def named(part: Part) -> str:
-    """Return the group and the resources of a part, such as "group _GPU: VGPU=1"."""
+    """Return as text a group, or one resource of the group without a suffix."""
     asked = _resources(part)
     if part.suffix == UNNUMBERED:
         return asked

@@ -1,4 +1,4 @@
-"""Find the uuids that the children of a root had, to use them again."""
+"""Find the recorded uuids of a root's children, to use them again."""
 
 import shlex
 from collections.abc import Iterable, Mapping

@@ -27,9 +27,9 @@ def next_phases(
     is_released: Callable[[str, str], bool],
     settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
-    """Return the providers that stored reservations keep reserved, and new phases of these.
+    """Return the providers that stored reservations keep reserved, and the new phases.
 
-    The new phase None ends a reservation.
+    The new phase None ends its reservation.
     """
     held: set[str] = set()
     phases: list[tuple[Reservation, str | None]] = []

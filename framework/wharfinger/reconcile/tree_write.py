@@ -233,7 +233,7 @@ def row_uuids(tree: TreeWrite) -> set[str]:
 
 
 def fully_reserves(step: SetInventories) -> bool:
-    """Return whether a step fully reserves a provider that was not fully reserved."""
+    """Return whether a step fully reserves inventories that were not fully reserved."""
     return (
         bool(step.after)
         and all(one.is_fully_reserved for one in step.after.values())

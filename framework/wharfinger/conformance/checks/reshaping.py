@@ -173,8 +173,8 @@ def moved_to_its_own(subject: Subject) -> None:
         used = {thing: {**amounts} for thing, amounts in layout.uses.get(consumer, {}).items()}
         if held != used:
             raise Violation(
-                f"after the reshape, consumer {consumer} has allocations {held} of things",
-                f"{used}, since the harness says that the consumer uses these things",
+                f"after the reshape, consumer {consumer} has allocations {held} of devices",
+                f"{used}, since the harness says that the consumer uses these devices",
             )
 
 
