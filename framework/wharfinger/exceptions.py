@@ -692,7 +692,7 @@ class PlacementError(WharfingerError):
 
 
 class PlacementUnavailable(PlacementError):
-    """Placement or Keystone does not answer now, but may answer later."""
+    """Placement or Keystone is not available now, but may be later."""
 
     template = "Placement: {request}: {detail}"
 

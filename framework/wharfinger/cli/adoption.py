@@ -19,7 +19,7 @@ class ProviderAdopt(ObjectCommand):
 
     Stop the other program and the agent first. Each provider needs the uuid, name, parent and
     resource classes that the driver reports, and no trait of another owner or driver instance.
-    Otherwise, the command adopts none.
+    Otherwise, the command fails.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:

@@ -78,7 +78,7 @@ class End(FormattableColumn[datetime | str | None]):
 
 
 class ReservationList(ObjectLister):
-    """List all full reservations except those of other programs, with reason and holder."""
+    """List the full reservations in Wharfinger's database, with reason and holder."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)

@@ -56,7 +56,7 @@ class AcceleratorSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the section's options."""
+    """Register OPTIONS in the section."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 

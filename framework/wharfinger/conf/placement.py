@@ -79,7 +79,7 @@ class PlacementSection:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the section's options."""
+    """Register OPTIONS in the section."""
     conf.register_opts(list(OPTIONS), GROUP)
 
 

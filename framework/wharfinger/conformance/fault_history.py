@@ -540,7 +540,7 @@ _REFERENCES: Final[WeakKeyDictionary[Subject, Reference]] = WeakKeyDictionary()
 
 
 def reference_of(subject: Subject) -> Reference:
-    """Return the result of a play without faults, played once for each subject."""
+    """Return the result of ``History.play`` without faults, cached by subject."""
     if subject not in _REFERENCES:
         reference = History(subject, Here(subject)).play()
         subject.begin()

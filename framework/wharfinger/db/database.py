@@ -148,7 +148,7 @@ class Database:
         self.write([table, *(one.table for one in following)], change)
 
     def delete(self, table: str, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete these rows, or none if a revision has changed. Raises StaleError."""
+        """Delete rows, or none if one lacks its given revision. Raises StaleError."""
         self.write([table], lambda target: target.delete(key, revisions))
 
     def replace(

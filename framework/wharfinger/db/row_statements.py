@@ -116,7 +116,7 @@ class Rows:
         )
 
     def delete(self, key: str, revisions: Mapping[str, int]) -> None:
-        """Delete these rows, or none if a revision has changed. Raises StaleError."""
+        """Delete rows, or none if one lacks its given revision. Raises StaleError."""
         self._hold(key, revisions)
         for some in _batches(revisions):
             where = self._conditions({key: some})

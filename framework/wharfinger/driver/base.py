@@ -23,8 +23,8 @@ class ComputeDriver(abc.ABC):
 
     A driver sends no requests to Placement, and adds no owner traits.
     ``get_available_nodes(refresh=True)`` takes a snapshot of the backend. The driver describes its
-    nodes from the snapshot. Only ``program`` may sleep. While the backend fails, a method may wait
-    between its attempts, for less than 5 s in all.
+    nodes from the snapshot. Only ``program`` may sleep while the backend works. While the backend
+    fails, a call may wait between its attempts, for less than 5 s in all.
 
     A method that lists nodes or devices raises BackendError if the list may be incomplete. An empty
     list means that the backend has none.

@@ -46,7 +46,7 @@ class Attempts:
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Add the plan of an attempt, instead of earlier plans of its trees."""
+        """Drop the earlier plans of the ``remaining`` trees, and add a plan."""
         self.conflict = None
         if self.remaining is None:
             self.orphans = plan.orphans

@@ -279,7 +279,7 @@ class Reservations:
     ) -> None:
         """Replace the function traits of a provider by one trait, or by none.
 
-        Raises ReservationRefused if the provider has other owners.
+        Raises ReservationRefused unless the provider has exactly ``owners``.
         """
         there = self._client.get_traits(provider.uuid)
         found = ownership.owners(there.traits)

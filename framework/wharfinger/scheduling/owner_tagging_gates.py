@@ -66,7 +66,7 @@ class Gates:
         self._last: Mapping[str, Gate] | None = None
 
     def is_on(self, owner: str) -> bool:
-        """Return whether the gate of this owner is on. Raises ObjectError and StateError."""
+        """Return ``is_on`` of the owner's Gate. Raises ObjectError and StateError."""
         with self._lock:
             current = self._cache.get(None)
             if current is None:

@@ -48,7 +48,7 @@ def asked(
 ) -> Iterator[tuple[str, Asked]]:
     """Yield keys of extra specs, and what they request. Raises InvalidRequest.
 
-    ``cpus`` are keys and amounts that groups request, by class.
+    ``cpus`` are CPUs that groups request: key and amount by class.
     """
     if resources := dict(_cpus(flavor, values, cpus)):
         yield known.CPU_POLICY, Asked(resources=resources)
