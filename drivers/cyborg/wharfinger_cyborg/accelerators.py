@@ -87,7 +87,7 @@ class Accelerators:
         return f"{self._id}:{self._list_number}"
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """Return the uuids of providers that may have changed, and the next mark.
+        """Return the uuids of providers that may have changed, and the next ``mark``.
 
         Raises BackendError.
         """

@@ -167,7 +167,7 @@ class CyborgDriver(ComputeDriver):
         return self._unpublished.get(uuid)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the hosts that may have changed, and the next mark. Raises BackendError."""
+        """Return the hosts that may have changed, and the next ``since``. Raises BackendError."""
         accelerators = self._connected()
         if since is None:
             return set(), accelerators.mark()

@@ -101,7 +101,7 @@ class IronicDriver(ComputeDriver):
             provider_tree.reserve(nodename, reason)
 
     def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        """Return the uuids of nodes that may have changed, and the next mark.
+        """Return the uuids of nodes that may have changed, and the next ``since``.
 
         Raises BackendError.
         """

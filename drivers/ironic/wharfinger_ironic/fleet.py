@@ -63,7 +63,7 @@ class Fleet:
         return self._mark()
 
     def changed_since(self, mark: str) -> tuple[set[str], str]:
-        """Return the uuids of nodes that may have changed, and the next mark.
+        """Return the uuids of nodes that may have changed, and the next ``mark``.
 
         Raises BackendError.
         """

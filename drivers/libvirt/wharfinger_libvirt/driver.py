@@ -168,7 +168,7 @@ class LibvirtDriver(ComputeDriver):
         provider_tree.remove_unreported_children(nodename)
 
     def get_problems(self) -> list[str]:
-        """Return any problem with the root provider or nova-compute's uuid file."""
+        """Compare the root's uuid with nova-compute's uuid file; return any problem."""
         root, path = self._overlaid, self._config.nova_compute_id_file
         if root is None or root.generation is None or not path:
             return []

@@ -1,4 +1,4 @@
-"""Increase the number of a harness's things in steps."""
+"""Let a harness add nodes or devices in steps."""
 
 import time
 from collections.abc import Iterator

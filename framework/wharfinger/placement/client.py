@@ -241,7 +241,7 @@ class PlacementClient:
 
 
 def provider_path(uuid: str, part: str = "") -> str:
-    """Return the URL path of a provider, or of one part."""
+    """Return the URL path of a provider, or of a part such as its traits."""
     path = f"/resource_providers/{quote(uuid, safe='')}"
     return f"{path}/{part}" if part else path
 

@@ -108,7 +108,7 @@ class TreeDraft:
         return uuid in self.facts.detached and uuid in self.live
 
     def proven_record(self, uuid: str) -> Record:
-        """Return our record, as far as plans may rely on it."""
+        """Return our record, without our values for an unproven own provider."""
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
             return record

@@ -47,7 +47,7 @@ def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[s
 def replaced(
     desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the former uuids of children that have another uuid now, by that uuid."""
+    """Return the former uuids of children whose uuid has changed, by the new uuid."""
     found = {}
     for wanted in desired:
         uuid = wanted.provider.uuid

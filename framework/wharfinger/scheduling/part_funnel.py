@@ -63,7 +63,7 @@ def wanted(request: ResourceRequest) -> list[Wanted]:
 
 
 def explain(part: Wanted, facts: Facts, may_take: MayTake | None) -> Part:
-    """Return the suitable and the excluded providers of a part of a request."""
+    """Return the providers that can and cannot serve one group (or class)."""
     looks = dict(_looks(part, facts, may_take))
     there = frozenset(facts.providers)
     having = frozenset(uuid for uuid in there if _has_classes(facts, part.resources, uuid))

@@ -15,7 +15,7 @@ SHARES: Final = os_traits.MISC_SHARES_VIA_AGGREGATE
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """Capacity of a resource class. Its used units and inventory are None if unknown."""
+    """Capacity of a provider for one class. Its used units and inventory are None if unknown."""
 
     capacity: int
     used: int | None = None

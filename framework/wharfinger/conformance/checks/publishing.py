@@ -34,7 +34,7 @@ _NODE: frozenset[str] = frozenset(
     after=("WHF-101",),
 )
 def named(subject: Subject) -> None:
-    """Check the listed names of nodes, with and without refresh."""
+    """Check that node names are valid, and equal without refresh."""
     with subject.driver() as driver:
         names = [node.name for node in listed(driver).nodes]
         if (again := driver.get_available_nodes()) != names:

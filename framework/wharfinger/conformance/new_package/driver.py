@@ -44,7 +44,7 @@ class Machine:
 
     @classmethod
     def read(cls, entry: dict[str, Any]) -> "Machine":
-        """Return the machine of an entry. Raises KeyError and TypeError."""
+        """Read one machine of the service's answer. Raises KeyError and TypeError."""
         return cls(entry["name"], entry["slots"], entry["traits"], entry["busy"])
 
 
