@@ -57,7 +57,7 @@ class Sync(ObjectCommand):
             action="store_true",
             help="delete the missing providers of a driver instance even if they are many: more "
             "than four, and more than a fifth of its providers. Without this option, none of them "
-            "is then deleted. Missing providers with allocations are always kept, fully reserved. "
+            "is then deleted. With it, those with allocations are fully reserved, not deleted. "
             "The removal delay still applies",
         )
         parser.add_argument(
