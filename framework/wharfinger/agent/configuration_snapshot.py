@@ -63,7 +63,7 @@ class Snapshot:
         return f"/proc/self/fd/{self.descriptor}"
 
     def changed_instances(self, new: "Snapshot", names: Sequence[str]) -> list[str]:
-        """Return the driver instances among ``names`` whose options change with ``new``."""
+        """Return the driver instances among ``names`` for which own or shared options change."""
         instances = self._instance_names() | new._instance_names()
         return [
             name

@@ -64,8 +64,8 @@ def program(
 
     The driver must publish the device on this host, and have a snapshot of its backend. ``image``
     is a uuid. ``function`` is the function of the image; None if the driver reports it.
-    ``wait_for_idle`` is in seconds. A job that does not report for ``down_time`` counts as
-    interrupted.
+    ``wait_for_idle`` is in seconds. ``resolve`` may end this job if the job does not report for
+    ``down_time``.
 
     Raises InvalidName, JobRefused, ReservationRefused, ProgrammingRefused or ProgrammingFailed:
     this job did not change the function, and does not reserve the device. Raises PlacementError,
