@@ -59,7 +59,10 @@ EXPECTED: Final[dict[str, Expected]] = {
     "loop": _hangs("changed_nodes", _STACK, "in loop"),
     "stop_process": _hangs("changed_nodes"),
     "ignore_signals_and_hang": _hangs("changed_nodes"),
-    "reset_signals_and_hang": _hangs("changed_nodes"),
+    # The request for the stacks ends the process, which is therefore wedged only for a moment.
+    "reset_signals_and_hang": Expected(
+        ("ended",), "changed_nodes", log=("bad: the driver did not return from changed_nodes",)
+    ),
     "hang_at_start": _hangs("__init__", _STACK, "in hang"),
     "hang_in_init_host": _hangs("init_host", _STACK, "in hang"),
     "hang_at_import": _hangs("import", _STACK, "in hang"),
