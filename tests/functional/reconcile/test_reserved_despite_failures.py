@@ -33,6 +33,7 @@ CONSUMER = str(uuid5(NAMESPACE_OID, "consumer"))
 GOLD: Figures = {"CUSTOM_GOLD": (1, 0)}
 SILVER: Figures = {"CUSTOM_SILVER": (1, 0)}
 NEWER = "HW_CPU_X86_AVX512VNNI"
+HIDDEN = "HW_HIDDEN"
 MACHINE = "0b6f7c62-54d0-4c57-9a51-3f6d2c1e8a90"
 
 
@@ -49,16 +50,16 @@ def driver(publishing: Publishing) -> ReservingDriver:
 @contextmanager
 def unknown(trait: str) -> Iterator[None]:
     """Let Placement not know this trait, as a Placement with an older os-traits."""
+    # The row stays, since a new trait would get its id.
+    rename = text("UPDATE traits SET name = :after WHERE name = :before")
     with db_api.get_placement_engine().begin() as connection:
-        rows = connection.execute(text("SELECT * FROM traits WHERE name = :name"), {"name": trait})
-        [row] = rows.mappings().all()
-        connection.execute(text("DELETE FROM traits WHERE name = :name"), {"name": trait})
+        renamed = connection.execute(rename, {"before": trait, "after": HIDDEN})
+        assert renamed.rowcount == 1
     try:
         yield
     finally:
-        into = f"INSERT INTO traits ({', '.join(row)}) VALUES (:{', :'.join(row)})"
         with db_api.get_placement_engine().begin() as connection:
-            connection.execute(text(into), dict(row))
+            connection.execute(rename, {"before": HIDDEN, "after": trait})
 
 
 def has_newer(tree: ProviderTree) -> None:
