@@ -110,9 +110,9 @@ class Reconciler:
         reader = PlacementReader(client, publisher.instance)
         self._observer: Final = Observer(reader, self.store)
         self._look_up: Final = LookUp(
-            driver,
-            client,
-            reader,
+            driver=driver,
+            client=client,
+            reader=reader,
             store=self.store,
             takeovers=self._takeovers,
             policy=policy,
@@ -233,7 +233,7 @@ class Reconciler:
 
         Raises AdoptionRefused.
         """
-        state, plan = adoption_plan.only(*self._dry_run())
+        state, plan = self._dry_run()
         return plan, state.takeovers
 
     @same_request()
@@ -244,9 +244,7 @@ class Reconciler:
         """
         state = self._read_state()
         nodes = driver_calls.list_nodes(self._driver)
-        return self._run(
-            self._observer.listing, state, nodes, on_plan=on_plan, restrict=adoption_plan.only
-        )
+        return self._run(self._observer.listing, state, nodes, on_plan=on_plan)
 
     # Stages.
 
@@ -315,7 +313,8 @@ class Reconciler:
     ) -> tuple[CycleState, Plan]:
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
-        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
+        plan = plan if confirmed is state else plan_cycle(confirmed)
+        return adoption_plan.only(confirmed, plan) if self._publisher.adopts else (confirmed, plan)
 
     def _run(
         self,
@@ -325,7 +324,6 @@ class Reconciler:
         *,
         on_step: OnStep = _ignore,
         on_plan: OnPlan = _ignore,
-        restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -356,8 +354,6 @@ class Reconciler:
                 attempts.conflict, attempts.is_blocked = error, True
                 attempts.conflicts += 1
                 continue
-            if restrict is not None:
-                planned, plan = restrict(planned, plan)
             attempts.add(plan)
             on_plan(plan)
             self._apply(planned, plan, attempts, note)
@@ -366,7 +362,7 @@ class Reconciler:
         return attempts.result()
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
-        not_taken = self._takeovers.take_each(state.takeovers, state.overlaid_takeovers, state.live)
+        not_taken = self._takeovers.take_each(state)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
         self._writer.apply(writes, self.store, on_step)

@@ -68,7 +68,7 @@ class CycleState(PlanFacts):
     released_roots: frozenset[str] = frozenset()
     #: New reservations for lost allocations.
     lost: tuple[Reservation, ...] = ()
-    #: New phases of earlier reservations for lost allocations, by reservation uuid; None: it ends.
+    #: New phases of reservations by uuid, whatever the driver says; None: the reservation ends.
     settled: Mapping[str, str | None] = field(default_factory=dict)
     #: Instances whose rows get the allocations that Placement has.
     noted_instances: tuple[Instance, ...] = ()

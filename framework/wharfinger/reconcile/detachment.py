@@ -5,6 +5,7 @@ A reservation of each provider names its former root.
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from wharfinger.objects import Reservation
@@ -43,13 +44,14 @@ def former_roots(reservations: Mapping[str, tuple[Reservation, ...]]) -> dict[st
     }
 
 
-def detached(state: CycleState) -> tuple[dict[str, str], list[Reservation]]:
-    """Return ``holder`` for each provider that stays detached, by uuid, and reservations to end."""
+def with_detached(state: CycleState) -> CycleState:
+    """Return the state with the providers that stay detached, and the reservations to end."""
     roots = former_roots(state.reservations)
     leaving = {uuid for uuid, former in roots.items() if _has_new_root(state, uuid, former)}
     holders = {uuid: former.holder for uuid, former in roots.items() if uuid not in leaving}
     marks = [one for uuid in leaving for one in state.reservations[uuid] if former_root(one)]
-    return holders, marks
+    ended = dict.fromkeys((one.uuid for one in marks), None)
+    return replace(state, detached=holders, settled={**state.settled, **ended})
 
 
 def _has_new_root(state: CycleState, uuid: str, former: FormerRoot) -> bool:

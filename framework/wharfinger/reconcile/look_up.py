@@ -1,7 +1,7 @@
 """Read the facts that a plan needs besides the desired trees."""
 
 from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -25,9 +25,10 @@ from wharfinger.providers.device_function_traits import with_claims, with_functi
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import detachment, known_children
+from wharfinger.reconcile import known_children
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.detachment import with_detached
 from wharfinger.reconcile.driver_calls import guarded, guarded_bool
 from wharfinger.reconcile.lost_allocations import LostAllocations
 from wharfinger.reconcile.observe import by_provider
@@ -41,40 +42,28 @@ LOG: Final = logging.getLogger(__name__)
 _Answer = TypeVar("_Answer")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LookUp:
     """Looks up facts for the plans of one driver instance."""
 
-    def __init__(
-        self,
-        driver: ComputeDriver,
-        client: PlacementClient,
-        reader: PlacementReader,
-        *,
-        store: RecordStore,
-        takeovers: Takeovers,
-        policy: RemovalPolicy,
-        usage: HostUsage,
-    ) -> None:
-        self._driver: Final = driver
-        self._our_trait: Final = ownership.instance_trait(store.instance)
-        self._client: Final = client
-        self._reader: Final = reader
-        self._store: Final = store
-        self._takeovers: Final = takeovers
-        self._policy: Final = policy
-        self._usage: Final = usage
-        self._lost: Final = LostAllocations(
-            client,
-            store.context,
-            cleans_after_release=driver.capabilities.supports("cleans_after_release"),
-        )
+    driver: ComputeDriver
+    client: PlacementClient
+    reader: PlacementReader
+    store: RecordStore
+    takeovers: Takeovers
+    policy: RemovalPolicy
+    usage: HostUsage
+
+    @property
+    def _our_trait(self) -> str:
+        return ownership.instance_trait(self.store.instance)
 
     def with_facts(self, state: CycleState) -> CycleState:
         """Return the state with all further facts that its plan needs."""
         state = self._functions(state)
         state = self._nodes_of_others(state)
         if state.is_listing:
-            state = self._lost.find(state, self._usage.claimed())
+            state = self._lost_allocations().find(state, self.usage.claimed())
             state = self._undeletable_roots(state)
         state = self._reservations(state)
         state = self._name_owners(state)
@@ -91,10 +80,10 @@ class LookUp:
         if not gone:
             return state
         ours = sum(record.is_ours for record in state.records.values())
-        if not self._policy.allows(len(gone), ours):
+        if not self.policy.allows(len(gone), ours):
             refused = MassRemoval(instance=state.publisher.instance, count=len(gone), total=ours)
             return replace(state, withheld=True, other_problems=(*state.other_problems, refused))
-        asked = Availability(self._driver, self._client, state, questions)
+        asked = Availability(self.driver, self.client, state, questions)
         kept, problems = asked.keep(gone)
         return replace(state, kept=kept, other_problems=(*state.other_problems, *problems))
 
@@ -104,10 +93,10 @@ class LookUp:
         Raises PlacementError.
         """
         wanted = sorted(uuids)
-        consumers = {one for uuid in wanted for one in self._client.get_provider_allocations(uuid)}
+        consumers = {one for uuid in wanted for one in self.client.get_provider_allocations(uuid)}
         found: dict[str, Any] = {}
         for consumer in sorted(consumers):
-            held = self._client.get_allocations(consumer)
+            held = self.client.get_allocations(consumer)
             # The generations of the providers are part of answers, but not of requests.
             parts = {
                 uuid: {"resources": part["resources"]} for uuid, part in held["allocations"].items()
@@ -115,6 +104,10 @@ class LookUp:
             if not parts.keys().isdisjoint(wanted):  # else the consumer was deleted meanwhile
                 found[consumer] = {**held, "allocations": parts}
         return found
+
+    def _lost_allocations(self) -> LostAllocations:
+        cleans = self.driver.capabilities.supports("cleans_after_release")
+        return LostAllocations(self.client, self.store.context, cleans)
 
     def _functions(self, state: CycleState) -> CycleState:
         if not state.functions:
@@ -126,29 +119,18 @@ class LookUp:
         return replace(state, desired=desired, records=records, superseded=superseded)
 
     def _nodes_of_others(self, state: CycleState) -> CycleState:
-        live = state.live
         # Block the tree to which a provider with a damaged record belongs or moves.
-        damaged = self._store.damaged.keys() & state.desired.keys()
+        damaged = self.store.damaged.keys() & state.desired.keys()
         state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
         new = self._without_row(state)
-        there = new.keys() & live.keys()
-        free, taken = self._takeovers.find(
-            new,
-            with_our_trait={uuid for uuid in there if self._our_trait in live[uuid].traits},
-            adoptable={
-                uuid
-                for uuid in there
-                if ownership.adopts(state.publisher, live[uuid], state.desired[uuid])
-            },
-            named_for_adoption=state.publisher.adopts,
-        )
+        free, taken = self.takeovers.find(state, new)
         state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
         names = {uuid: name for name, uuid in state.roots.items()}
-        below, taken = self._takeovers.find_below(self._unrecorded(state, names), names)
+        below, taken = self.takeovers.find_below(self._unrecorded(state, names), names)
         state = state.block(below | taken.keys(), *taken.values())
         released: frozenset[str] = frozenset()
         if state.is_listing:
-            released = self._takeovers.released(self._published_before(state))
+            released = self.takeovers.released(self._published_before(state))
             for uuid in sorted(released):
                 LOG.info(
                     "another host or driver instance publishes node %s now, so this driver "
@@ -158,7 +140,7 @@ class LookUp:
             state = state.block(released)
         strays = state.strays
         if strays:  # nodes of this instance on other hosts are no strays
-            known = ComputeNodeList.get_revisions(self._store.context, None, self._store.instance)
+            known = ComputeNodeList.get_revisions(self.store.context, None, self.store.instance)
             strays = tuple(one for one in strays if one.root_provider_uuid not in known)
         return replace(
             state,
@@ -173,8 +155,7 @@ class LookUp:
         return {
             uuid: node.with_root(uuid)
             for node in state.nodes.nodes
-            if (uuid := state.roots.get(node.name)) is not None
-            and uuid not in state.rows.node_revisions
+            if (uuid := state.roots[node.name]) not in state.rows.node_revisions
             and uuid not in state.blocked
             and (wanted := state.stated(uuid))
             and wanted.mode is PublishingMode.OWN
@@ -218,7 +199,7 @@ class LookUp:
             }
             blocking = []
             for name, uuid in sorted(left.items()):
-                state, has = _asked(state, root_uuid, self._client.get_provider_allocations, uuid)
+                state, has = _asked(state, root_uuid, self.client.get_provider_allocations, uuid)
                 if has:
                     blocking.append(name)
             if blocking:
@@ -238,14 +219,13 @@ class LookUp:
     def _reservations(self, state: CycleState) -> CycleState:
         problems: list[WharfingerError] = []
         late = self._reservations_without_record(state)
-        state = replace(state, reservations={**state.reservations, **late})
-        detached, ended = detachment.detached(state)
+        state = with_detached(replace(state, reservations={**state.reservations, **late}))
 
         def is_clean(uuid: str, since: Any) -> bool:
             operation = f"is_clean({uuid})"
             try:
                 return guarded_bool(
-                    self._driver.name, operation, lambda: self._driver.is_clean(uuid, since)
+                    self.driver.name, operation, lambda: self.driver.is_clean(uuid, since)
                 )
             except WharfingerError as error:
                 problems.append(error)
@@ -253,19 +233,14 @@ class LookUp:
 
         def is_released(uuid: str, consumer: str) -> bool:
             try:
-                return uuid not in self._client.get_allocations(consumer)["allocations"]
+                return uuid not in self.client.get_allocations(consumer)["allocations"]
             except (PlacementUnavailable, PermissionRefused):
                 raise
             except PlacementError as error:
                 problems.append(error)
                 return False
 
-        held, phases = next_phases(
-            state,
-            is_clean=is_clean,
-            is_released=is_released,
-            settled={**state.settled, **dict.fromkeys((one.uuid for one in ended), None)},
-        )
+        held, phases = next_phases(state, is_clean=is_clean, is_released=is_released)
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state)
         replaced = known_children.problems_of_replaced(state)
@@ -273,7 +248,6 @@ class LookUp:
             state,
             held=frozenset(held | replaced.keys()),
             phases=phases,
-            detached=detached,
             problems=(*state.problems, *problems),
             other_problems=(*state.other_problems, *replaced.values()),
         )
@@ -287,7 +261,7 @@ class LookUp:
             new &= state.live.keys()
         if not new:
             return {}
-        context = self._store.context
+        context = self.store.context
         return by_provider(ReservationList.get_by_filters(context, provider_uuid=sorted(new)))
 
     def _programmed_together(self, state: CycleState) -> set[str]:
@@ -297,9 +271,9 @@ class LookUp:
                 one.known("holder") != JOB_HOLDER for one in reservations
             ):
                 continue
-            scope = partial(self._driver.programming_scope, uuid)
+            scope = partial(self.driver.programming_scope, uuid)
             try:
-                found.update(guarded(self._driver.name, "programming_scope", scope))
+                found.update(guarded(self.driver.name, "programming_scope", scope))
             except WharfingerError as error:
                 LOG.debug(
                     "the driver does not report which providers are programmed together with "
@@ -330,13 +304,13 @@ class LookUp:
         unknown = new.keys() - looked_up - here.keys()
         found = {name: here[name] for name in new.keys() & here.keys()}
         if len(unknown) > FEW:
-            found |= self._reader.by_name(unknown)
+            found |= self.reader.by_name(unknown)
         else:
             for name in sorted(unknown):
-                state, owner = _asked(state, new[name], self._reader.by_name, [name])
+                state, owner = _asked(state, new[name], self.reader.by_name, [name])
                 found |= owner or {}
         if state.publisher.adopts_matching:
-            self._store.contested.update(
+            self.store.contested.update(
                 one.uuid
                 for one in found.values()
                 if one.uuid not in state.live and one.root_uuid in state.live
@@ -356,11 +330,11 @@ class LookUp:
         allocated = set()
         for uuid in [*due, *self._changing_owner(state), *self._adopted_if_in_use(state)]:
             root = state.live[uuid].root_uuid
-            state, has = _asked(state, root, self._client.get_provider_allocations, uuid)
+            state, has = _asked(state, root, self.client.get_provider_allocations, uuid)
             if has:
                 allocated.add(uuid)
         parents: frozenset[str] = frozenset()
-        unseen = self._reader.unseen_parents
+        unseen = self.reader.unseen_parents
         for root in sorted({state.live[uuid].root_uuid for uuid in due}):
             state, found = _asked(state, root, unseen, root, state.live.keys())
             parents |= found or frozenset()

@@ -4,9 +4,8 @@ A list of providers does not show this: a deletion leaves the generations unchan
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Final
 
 from wharfinger import request_id
 from wharfinger.exceptions import (
@@ -27,15 +26,13 @@ from wharfinger.tracker.usage import ClaimedInstance, claimed_instance
 _Allocations = dict[str, dict[str, int]]
 
 
+@dataclass(frozen=True, slots=True)
 class LostAllocations:
     """Finds instances whose allocations were deleted, for one driver instance."""
 
-    def __init__(
-        self, client: PlacementClient, context: Context, *, cleans_after_release: bool
-    ) -> None:
-        self._client: Final = client
-        self._context: Final = context
-        self._cleans: Final = cleans_after_release
+    client: PlacementClient
+    context: Context
+    cleans_after_release: bool
 
     def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
         """Return the state with new and changed reservations for lost allocations.
@@ -43,7 +40,7 @@ class LostAllocations:
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
         """
         wanted = dict(_relevant(state, instances))
-        with request_id.thread_pool(self._client.connections) as pool:
+        with request_id.thread_pool(self.client.connections) as pool:
             answers = dict(zip(wanted, pool.map(self._read, wanted), strict=True))
         problems = [one for one in answers.values() if isinstance(one, WharfingerError)]
         allocations = {
@@ -76,7 +73,7 @@ class LostAllocations:
 
     def _read(self, uuid: str) -> _Allocations | WharfingerError:
         try:
-            allocations = self._client.get_allocations(uuid)["allocations"]
+            allocations = self.client.get_allocations(uuid)["allocations"]
         except (PlacementUnavailable, PermissionRefused):
             raise
         except PlacementError as error:
@@ -88,8 +85,8 @@ class LostAllocations:
             return {}
         # Read after the allocations: a claim, a move or a release changes a row first.
         uuids = sorted(known)
-        rows = InstanceList.get_by_filters(self._context, uuid=uuids)
-        moves = MigrationList.get_by_filters(self._context, instance_uuid=uuids, status=IN_PROGRESS)
+        rows = InstanceList.get_by_filters(self.context, uuid=uuids)
+        moves = MigrationList.get_by_filters(self.context, instance_uuid=uuids, status=IN_PROGRESS)
         moving = {one.instance_uuid for one in moves}
         return {
             one.uuid: one
@@ -107,7 +104,7 @@ class LostAllocations:
                 continue
             live, record = state.live.get(provider), state.records[provider]
             yield Reservation(
-                self._context,
+                self.context,
                 provider_uuid=provider,
                 reason=f"allocation of instance {uuid} is gone",
                 holder=holder,
@@ -132,9 +129,10 @@ class LostAllocations:
             elif uuid not in state.rows.instance_revisions:
                 unknown.setdefault(uuid, []).append(one.uuid)
         if unknown:
-            rows = InstanceList.get_by_filters(self._context, uuid=sorted(unknown))
+            rows = InstanceList.get_by_filters(self.context, uuid=sorted(unknown))
+            after = "released" if self.cleans_after_release else None
             for uuid in unknown.keys() - {one.uuid for one in rows}:
-                settled.update(dict.fromkeys(unknown[uuid], "released" if self._cleans else None))
+                settled.update(dict.fromkeys(unknown[uuid], after))
         return settled
 
 

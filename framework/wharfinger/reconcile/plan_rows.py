@@ -28,18 +28,15 @@ def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite
     nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
     writes = []
     for root in dict.fromkeys((*trees, *phases, *new, *lost)):
-        planned = trees.get(root) or TreePlan(root_uuid=root)
-        changed = _changed_nodes(planned, nodes.get(root), rows)
-        writes.append(
-            _tree_write(
-                state,
-                planned,
-                new_nodes=new.get(root, ()),
-                changed_nodes=changed,
-                phases=phases.get(root, ()),
-                lost=lost.get(root, ()),
-            )
+        tree = trees.get(root) or TreePlan(root_uuid=root)
+        write = TreeWrite(
+            tree,
+            new_nodes=new.get(root, ()),
+            changed_nodes=_changed_nodes(tree, nodes.get(root), rows),
+            new_reservations=lost.get(root, ()),
         )
+        _add_known_rows(write, state, phases.get(root, ()))
+        writes.append(write)
     return writes
 
 
@@ -53,16 +50,8 @@ def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequenc
     return [row]
 
 
-def _tree_write(
-    state: CycleState,
-    tree: TreePlan,
-    *,
-    new_nodes: Sequence[ComputeNode],
-    changed_nodes: Sequence[ComputeNode],
-    phases: Phases,
-    lost: Sequence[Reservation],
-) -> TreeWrite:
-    moved, ended = [], []
+def _add_known_rows(write: TreeWrite, state: CycleState, phases: Phases) -> None:
+    tree, moved, ended = write.plan, [], []
     for one, phase in phases:
         if phase is None:
             ended.append(one)
@@ -72,7 +61,7 @@ def _tree_write(
     roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
     touched = {uuid for step in tree.steps for uuid in step.touched}
     touched |= {one.provider_uuid for one, _phase in phases}
-    touched |= {one.provider_uuid for one in lost}
+    touched |= {one.provider_uuid for one in write.new_reservations}
     for uuid in touched:
         record = tree.records.get(uuid)
         figures = dict(record.own_reserved) if record else {}
@@ -82,20 +71,13 @@ def _tree_write(
             if is_readable and one not in ended and one.own_reserved != figures:
                 one.own_reserved = figures
                 moved.append(one)
-    return TreeWrite(
-        tree,
-        new_nodes=new_nodes,
-        our_nodes=sorted(roots & state.rows.node_revisions.keys()),
-        known_reservations={
-            uuid: {one.uuid: one.revision for one in its}
-            for uuid in touched
-            if (its := state.reservations.get(uuid, ())) == readable(its)
-        },
-        new_reservations=lost,
-        changed_nodes=changed_nodes,
-        changed_reservations=moved,
-        ended=ended,
-    )
+    write.our_nodes = sorted(roots & state.rows.node_revisions.keys())
+    write.known_reservations = {
+        uuid: {one.uuid: one.revision for one in its}
+        for uuid in touched
+        if (its := state.reservations.get(uuid, ())) == readable(its)
+    }
+    write.changed_reservations, write.ended = moved, ended
 
 
 def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:

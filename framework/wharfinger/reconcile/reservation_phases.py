@@ -4,9 +4,8 @@ A released provider that its driver cleans stays reserved until it is clean.
 """
 
 from collections import ChainMap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from types import MappingProxyType
 
 from wharfinger.objects import Reservation
 from wharfinger.reconcile.cycle_state import CycleState
@@ -25,7 +24,6 @@ def next_phases(
     *,
     is_clean: Callable[[str, datetime], bool],
     is_released: Callable[[str, str], bool],
-    settled: Mapping[str, str | None] = MappingProxyType({}),
 ) -> tuple[set[str], Phases]:
     """Return the providers that stored reservations keep reserved, and the new phases.
 
@@ -37,9 +35,9 @@ def next_phases(
         wanted = state.stated(uuid)
         for one in its:
             before = after = one.known("phase")
-            is_settled = one.known("uuid") in settled
+            is_settled = one.known("uuid") in state.settled
             if is_settled:
-                after = settled[one.uuid]
+                after = state.settled[one.uuid]
             elif wanted is not None and _is_in_snapshot(state, one):
                 consumer = one.known("consumer_uuid")
                 match before, bool(wanted.reservations):

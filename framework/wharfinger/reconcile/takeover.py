@@ -25,6 +25,7 @@ from wharfinger.objects import (
     Takeover,
 )
 from wharfinger.providers import Provider, ownership
+from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -45,25 +46,27 @@ class Takeovers:
         self._down_time: Final = down_time
 
     def find(
-        self,
-        uuids: Iterable[str],
-        *,
-        with_our_trait: Container[str],
-        adoptable: Container[str],
-        named_for_adoption: Container[str],
+        self, state: CycleState, uuids: Iterable[str]
     ) -> tuple[list[ComputeNode], dict[str, NodeTaken]]:
         """Return nodes that can be taken over, and errors for nodes that cannot, by uuid."""
         others = list(self._others(uuids))
         if not others:
             return [], {}
         absent = self._absent(others)
-        claimed = self._used_by_others(others, named_for_adoption)
+        claimed = self._used_by_others(others, state.publisher.adopts)
         up = self._hosts_up(others)
 
         def is_free(row: ComputeNode) -> bool:
             if row.driver_instance == self._instance:
                 return row.uuid in absent or row.host not in up
-            return row.uuid in with_our_trait or (row.uuid in adoptable and row.uuid not in claimed)
+            live = state.live.get(row.uuid)
+            return live is not None and (
+                ownership.instance_trait(self._instance) in live.traits
+                or (
+                    row.uuid not in claimed
+                    and ownership.adopts(state.publisher, live, state.desired[row.uuid])
+                )
+            )
 
         free = [row for row in others if is_free(row)]
         held = {row.uuid: row for row in others if not is_free(row)}
@@ -95,16 +98,13 @@ class Takeovers:
         }
         return hosts.keys() - taken.keys(), taken
 
-    def take_each(
-        self,
-        rows: Iterable[ComputeNode],
-        overlaid_roots: Iterable[str],
-        live: Mapping[str, Provider],
-    ) -> dict[str, WharfingerError]:
+    def take_each(self, state: CycleState) -> dict[str, WharfingerError]:
         """Take over nodes, and records below overlaid roots; return errors by root uuid."""
+        rows = {row.uuid: row for row in state.takeovers}
+        roots = {root: root for root in sorted(state.overlaid_takeovers)}
         return {
-            **_errors_of(partial(self.take, live=live), {row.uuid: row for row in rows}),
-            **_errors_of(self.take_below, {root: root for root in sorted(overlaid_roots)}),
+            **_errors_of(partial(self.take, live=state.live), rows),
+            **_errors_of(self.take_below, roots),
         }
 
     def take_below(self, roots: Collection[str]) -> None:

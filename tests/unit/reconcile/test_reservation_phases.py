@@ -64,13 +64,9 @@ def after_snapshot(
         reservations=rows,
         desired={METAL.uuid: wanted} if is_desired else {},
         snapshot_reservations=before_snapshot,
-    )
-    return next_phases(
-        state,
-        is_clean=answer_is_clean,
-        is_released=answer_is_released,
         settled=settled,
     )
+    return next_phases(state, is_clean=answer_is_clean, is_released=answer_is_released)
 
 
 @pytest.mark.parametrize(
