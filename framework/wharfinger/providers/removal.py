@@ -56,9 +56,9 @@ def remove(draft: TreeDraft) -> None:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if reason := _reason_not_ours(draft, live):
-            # If it may be ours, the absence stays: another host needs it to take the node over.
-            if draft.standing(live) is Standing.FOREIGN:
-                absence = None
+            # Another host takes the node over only if its absence is recorded.
+            is_foreign = draft.standing(live) is Standing.FOREIGN
+            absence = None if is_foreign else absence or Absence(facts.now, facts.uptime)
         elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:

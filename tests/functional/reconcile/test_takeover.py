@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -29,7 +30,7 @@ from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.taking_over import TakingOver
 from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, unsupported
-from wharfinger.exceptions import NodeTaken, StateError
+from wharfinger.exceptions import NodeTaken, PlacementUnavailable, StateError
 from wharfinger.objects import (
     AGENT_BINARY,
     ComputeNode,
@@ -41,7 +42,7 @@ from wharfinger.objects import (
     ReservationList,
     Service,
 )
-from wharfinger.providers import ProviderTree
+from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.providers.provider_record import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -207,6 +208,53 @@ def test_takeover_keeps_reservations_and_the_own_reserved_amounts(
     held.destroy()
     sync(near, far)
     assert contents(placement) == free
+
+
+@pytest.mark.parametrize("request_left", ["PUT traits", "PUT inventories"])
+def test_node_whose_creation_was_interrupted_is_taken_over_when_it_moves(
+    near: Publishing, far: Publishing, placement: PlacementFixture, request_left: str
+) -> None:
+    method, part = request_left.split()
+
+    def stop(its_method: str, path: str) -> None:
+        if its_method == method and path.endswith(f"/{part}"):
+            raise PlacementUnavailable(request=f"PUT {path}", status=503, detail="it is down")
+
+    placement.adapter.before = stop
+    near.driver.nodes["new"] = NODE
+    with pytest.raises(PlacementUnavailable):
+        near.cycle.sync()
+    placement.adapter.before = lambda method, path: None
+    near.restarted()
+    far.driver.nodes["new"] = NODE
+    sync_without(near, "new")
+    sync(far, near)
+    assert hosts(far) == {"cn": HOST, "stays": HOST, "new": FAR}
+    assert contents(placement)["new"]["inventories"] == {"VCPU": (8, 0), "MEMORY_MB": (4096, 0)}
+    assert_nothing_to_do(near, far)
+
+
+def test_children_below_a_root_of_another_program_are_taken_over_when_the_root_moves(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    def below(tree: ProviderTree, node: str, _allocations: Allocations | None) -> None:
+        tree.set_publishing_mode(node, PublishingMode.OVERLAY)
+        if not tree.exists("gpu"):
+            tree.new_child("gpu", node)
+        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
+
+    placement.client.create_provider(str(uuid4()), "nova", None)
+    near.driver.nodes["nova"] = below
+    sync(near)
+    far.driver.nodes["nova"] = below
+    before = contents(placement)
+    sync_without(near, "nova")
+    sync(far, near)
+    assert contents(placement) == before
+    assert "gpu" in recorded(far)
+    assert recorded(near) == {"cn", "stays"}
+    assert not near.restarted().plan().steps
+    assert_nothing_to_do(far)
 
 
 def again(one: Instance) -> Instance:

@@ -122,6 +122,22 @@ def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int
     assert "creation was completed" in waits_for(absent(live, root(), applied=None, intended=live))
 
 
+@pytest.mark.parametrize(
+    "remembered",
+    [{"applied": None, "intended": child()}, {"mode": PublishingMode.OVERLAY}],
+    ids=["creation was interrupted", "of another program"],
+)
+def test_absence_of_a_provider_that_we_do_not_delete_is_recorded(
+    remembered: dict[str, Any],
+) -> None:
+    """Another host takes the provider's node over only if its absence is recorded."""
+    draft = absent(child(traits=frozenset()), root(), absence=None, **remembered)
+    assert waits_for(draft)
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == Absence(DUE.now, NOW)
+
+
 def test_remove_of_an_intended_provider_with_both_our_traits_deletes_it() -> None:
     live = child(traits=OURS)
     draft = absent(live, root(), applied=None, intended=live)
