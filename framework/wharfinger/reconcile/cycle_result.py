@@ -54,7 +54,8 @@ class Attempts:
             self.trees.pop(root, None)
             self.failures.pop(root, None)
         self.errors.update((error.identity, error) for error in plan.errors)
-        self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
+        for tree in plan.trees:  # outside of ``remaining``, a plan may have only a part of its tree
+            self.trees.setdefault(tree.root_uuid, tree)
 
     def result(self) -> CycleResult:
         """Return the result of all attempts together."""
