@@ -80,8 +80,8 @@ def merge(
             or name in record.claimed_classes
             or seen.get(name) != inventory
         },
-        traits=_claimed(own_traits, there.traits, record.claimed_traits) | publisher.traits,
-        aggregates=_claimed(own_aggregates, there.aggregates, record.claimed_aggregates),
+        traits=own_traits - (there.traits - record.claimed_traits) | publisher.traits,
+        aggregates=own_aggregates - (there.aggregates - record.claimed_aggregates),
     )
     return after, Record(
         applied=applied,
@@ -96,7 +96,3 @@ def merge(
         if live
         else {},
     )
-
-
-def _claimed(wanted: frozenset[str], there: frozenset[str], ours: frozenset[str]) -> frozenset[str]:
-    return frozenset(name for name in wanted if name in ours or name not in there)
