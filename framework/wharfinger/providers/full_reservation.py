@@ -20,10 +20,8 @@ def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
 
 def foreign(live: Mapping[str, Inventory], record: Record) -> frozenset[str]:
     """Return the classes that another program has fully reserved."""
-    full = [name for name, inventory in live.items() if inventory.is_fully_reserved]
-    return frozenset(
-        name for name in full if name not in record.own_reserved and name not in record.claimed_full
-    )
+    full = frozenset(name for name, inventory in live.items() if inventory.is_fully_reserved)
+    return full and full.difference(record.own_reserved, record.claimed_full)
 
 
 def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
