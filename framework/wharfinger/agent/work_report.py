@@ -152,7 +152,7 @@ def _provider_counts(records: Iterable[Record]) -> ProviderCounts:
     return ProviderCounts(
         published=len(applied),
         reserved=sum(_is_full(provider.inventories) for _record, provider in applied),
-        absent=sum(record.absent_since is not None for record, _provider in applied),
+        absent=sum(record.absence is not None for record, _provider in applied),
         fought=sum(bool(record.undone and fights.fights(record)) for record, _provider in applied),
     )
 

@@ -86,11 +86,6 @@ class Record:
         return self.is_ours and self.mode is PublishingMode.OWN
 
     @property
-    def absent_since(self) -> float | None:
-        """Return the start of the absence in seconds since the epoch, or None."""
-        return self.absence.since if self.absence else None
-
-    @property
     def left(self) -> Mapping[str, Inventory]:
         """Return the inventories to expect after our last reshape, or {}."""
         return self.live.inventories if self.live and self.live.generation is None else {}

@@ -29,13 +29,15 @@ def problem(
         if conflict := _ownership(draft, wanted, live, proven_record):
             return conflict
     elif wanted.mode is not PublishingMode.OWN:
-        since = proven_record.absent_since
-        moment = since and datetime.fromtimestamp(since, UTC).isoformat(timespec="seconds")
+        missing = ""
+        if absence := proven_record.absence:
+            moment = datetime.fromtimestamp(absence.since, UTC)
+            missing = f" since {moment.isoformat(timespec='seconds')}"
         return ProviderMissing(
             provider=mine.name,
             uuid=mine.uuid,
             instance=publisher.instance,
-            missing=f" since {moment}" if moment else "",
+            missing=missing,
         )
     if named is None or (live and live.name == mine.name):
         return None

@@ -464,7 +464,7 @@ class Reconciler:
             for uuid, record in state.records.items()
             if record.applied
             and record.applied.parent_uuid is None
-            and record.absent_since is None
+            and record.absence is None
             and not compute_status.records_disabled(record)
         }
         if not (state.rows.service_disabled and due):

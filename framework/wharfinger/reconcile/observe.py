@@ -126,7 +126,7 @@ def changed_trees(state: CycleState) -> set[str]:
         record = state.record(uuid)
         if (
             record.live is not provider  # an unchanged provider is the object in our record
-            or (record.intended is not None and record.absent_since is None)
+            or (record.intended is not None and record.absence is None)
             or _reservation_changes(state, uuid, provider, record)
         ):
             found.add(provider.root_uuid)

@@ -88,7 +88,7 @@ def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
         if (uuid in state.held and state.live[uuid].root_uuid in roots)
         or (disabled and uuid in roots)
         if state.records[uuid].applied is not None
-        and state.records[uuid].absent_since is None
+        and state.records[uuid].absence is None
         and not _moves_away(state, uuid)
     }
     return plan_trees(

@@ -157,7 +157,7 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
         own_reserved=dict(record.own_reserved),
         reservations=list(record.reservations),
         reserved_since=dict(record.reserved_since),
-        absent_since=record.absent_since,
+        absent_since=record.absence and record.absence.since,
         absence=_document(record.absence),
         undone=encode(record.undone) if record.undone else None,
     )

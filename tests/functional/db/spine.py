@@ -53,7 +53,7 @@ def _document(record: Record) -> bytes:
     written = msgspec.to_builtins(record)
     assert not written.pop("reserved_since")
     del written["absence"], written["undone"]
-    written["absent_since"] = record.absent_since
+    written["absent_since"] = record.absence and record.absence.since
     return msgspec.json.encode(written)
 
 

@@ -222,11 +222,11 @@ def test_failing_driver_does_not_reset_the_absence_of_a_node(
     publishing.driver.nodes = {"cn": publishing.driver.nodes["cn"]}
     cycle.sync()
     (metal,) = placement.client.list_providers(name="metal")
-    since = publishing.store.records[metal.uuid].absent_since
-    assert since
+    absence = publishing.store.records[metal.uuid].absence
+    assert absence
     _set(service, disabled=True)
 
     cycle.sync()
 
-    assert publishing.store.records[metal.uuid].absent_since == since
+    assert publishing.store.records[metal.uuid].absence == absence
     assert _disabled(placement) == {"cn"}

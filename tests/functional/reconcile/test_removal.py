@@ -332,7 +332,7 @@ def test_device_that_moved_into_a_refused_tree_is_neither_absent_nor_an_orphan(
             assert [type(one) for one in outcome.problems] == [InvalidTree]
             assert (outcome.steps, outcome.pending) == ((), ())
             assert contents(placement) == before
-    assert publishing.store.records[DEVICE].absent_since is None
+    assert publishing.store.records[DEVICE].absence is None
 
 
 # Before a removal, the cycle asks the driver whether the node or device is gone.

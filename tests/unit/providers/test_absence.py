@@ -86,7 +86,7 @@ def test_remove_of_a_provider_of_another_owner_keeps_it_and_resets_its_absence()
     assert "OWNER_CYBORG" in waits_for(draft)
     record = draft.records[GPU]
     assert record is not None
-    assert record.absent_since is None
+    assert record.absence is None
     assert record.live == live
 
 

@@ -823,7 +823,9 @@ def test_provider_absent_once_is_pending_and_its_absence_recorded() -> None:
     plan = world.cycle(says(VCPU=8))
     assert plan.steps == ()
     assert [waiting.name for waiting in plan.pending] == ["gpu"]
-    assert world.memory.get(GPU).absent_since == 1000.0
+    absence = world.memory.get(GPU).absence
+    assert absence
+    assert absence.since == 1000.0
 
 
 @pytest.mark.parametrize(("later", "deleted"), [(59.9, False), (60.0, True), (3600.0, True)])
@@ -850,7 +852,7 @@ def test_provider_that_returned_is_no_longer_absent() -> None:
     world = published(driver)
     world.cycle(says(VCPU=8))
     world.cycle(driver)
-    assert world.memory.get(GPU).absent_since is None
+    assert world.memory.get(GPU).absence is None
     world.now += 3600
     assert world.cycle(says(VCPU=8)).steps == ()
 
@@ -947,7 +949,7 @@ def test_kept_provider_that_returned_is_released(kept_for: str) -> None:
         world.now += 60
     world.cycle(driver)
     assert world.by_name("gpu").inventories == {"VGPU": Inventory(total=2)}
-    assert world.memory.get(GPU).absent_since is None
+    assert world.memory.get(GPU).absence is None
 
 
 def test_mass_removal_that_is_refused_neither_deletes_nor_reserves_and_keeps_the_absence() -> None:
