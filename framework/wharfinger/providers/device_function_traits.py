@@ -41,8 +41,8 @@ def function_traits(traits: Iterable[str]) -> frozenset[str]:
 class HeldFunction:
     """Function that a job has loaded into a device."""
 
-    #: The function trait, None if the function is unknown.
-    trait: str | None
+    #: The function trait, or none if the function is unknown.
+    traits: frozenset[str]
     #: Traits of earlier functions of the device.
     stale: frozenset[str] = frozenset()
     #: The uuids of all providers of the device.
@@ -55,10 +55,9 @@ def newer_traits(
     wanted: DesiredProvider, live: Provider | None, record: Record, held: HeldFunction
 ) -> frozenset[str]:
     """Return function traits that a device may have got after ``held``."""
-    known = {held.trait} if held.trait else set[str]()
-    newer = function_traits(live.traits) - known if live else frozenset[str]()
+    newer = function_traits(live.traits) - held.traits if live else frozenset[str]()
     if wanted.mode is PublishingMode.OWN:
-        reported = function_traits(wanted.provider.traits) - held.stale - known
+        reported = function_traits(wanted.provider.traits) - held.stale - held.traits
         return reported | newer - record.claimed_traits
     return newer - (held.stale & record.claimed_traits)
 
@@ -68,10 +67,9 @@ def with_corrected_traits(
 ) -> DesiredProvider:
     """Return the desired provider of a device with corrected function traits."""
     mine = wanted.provider
-    known = {held.trait} if held.trait else set[str]()
     is_own = wanted.mode is PublishingMode.OWN
-    stale = held.stale if is_own else held.stale & record.claimed_traits
-    traits = mine.traits - stale - known if superseded else mine.traits - stale | known
+    traits = mine.traits - (held.stale if is_own else held.stale & record.claimed_traits)
+    traits = traits - held.traits if superseded else traits | held.traits
     if traits == mine.traits:
         return wanted
     return replace(wanted, provider=replace(mine, traits=traits))
@@ -107,7 +105,7 @@ def with_functions(
     }
     # A trait from before the job may have been read from Placement before the job ended.
     ended = new.union(uuid for uuid, reported in since.items() if reported - mine[uuid].stale)
-    return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].trait is not None)
+    return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].traits)
 
 
 def with_claims(
@@ -115,11 +113,10 @@ def with_claims(
 ) -> Mapping[str, Record]:
     """Count function traits of jobs as applied; return all records."""
     claimed = {
-        uuid: replace(record, applied=replace(applied, traits=applied.traits | {function.trait}))
+        uuid: replace(record, applied=replace(applied, traits=applied.traits | function.traits))
         for uuid, function in held.items()
-        if function.trait is not None
-        and (record := records.get(uuid)) is not None
+        if (record := records.get(uuid)) is not None
         and (applied := record.applied) is not None
-        and function.trait not in applied.traits
+        and not function.traits <= applied.traits
     }
     return {**records, **claimed} if claimed else records

@@ -176,9 +176,8 @@ def held_functions(jobs: Iterable[DeviceJob]) -> dict[str, HeldFunction]:
     held: dict[str, HeldFunction] = {}
     known = (one for one in jobs if one.is_whole and one.held_since is not None)
     for one in sorted(known, key=attrgetter("held_since")):
-        function = HeldFunction(
-            one.held_trait, frozenset(one.stale_traits), one.scope, one.revision
-        )
+        traits = frozenset(filter(None, [one.held_trait]))
+        function = HeldFunction(traits, frozenset(one.stale_traits), one.scope, one.revision)
         held.update(dict.fromkeys(one.scope, function))
     return held
 

@@ -31,6 +31,7 @@ DEVICE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 OWN, OVERLAY = PublishingMode.OWN, PublishingMode.OVERLAY
 MODES = pytest.mark.parametrize("mode", [OWN, OVERLAY])
 HELD, FORMER, OTHER = (f"{PREFIX}{name}" for name in ("HELD", "FORMER", "OTHER"))
+LOADED, UNKNOWN = frozenset({HELD}), frozenset[str]()
 STALE = frozenset({FORMER})
 HARDWARE = "CUSTOM_FPGA_INTEL"
 VALID = re.compile(r"CUSTOM_FPGA_FUNCTION_ID_[A-Z0-9]+(_[A-Z0-9]+)*")
@@ -132,7 +133,7 @@ def test_function_traits_ignores_other_traits() -> None:
 def test_held_function_is_published_on_a_device_without_another(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE)
     for live in (None, provider(), provider(HARDWARE), provider(HELD)):
-        held = HeldFunction(HELD, STALE)
+        held = HeldFunction(LOADED, STALE)
         assert not newer_traits(wanted, live, Record(mode=mode), held)
         found = with_corrected_traits(wanted, Record(mode=mode), held, superseded=False)
         assert found.provider.traits == {HARDWARE, HELD}
@@ -141,7 +142,7 @@ def test_held_function_is_published_on_a_device_without_another(mode: Publishing
 @MODES
 def test_held_function_that_is_already_published_changes_nothing(mode: PublishingMode) -> None:
     wanted = said(mode, HELD)
-    held = HeldFunction(HELD)
+    held = HeldFunction(LOADED)
     assert not newer_traits(wanted, provider(HELD), remembered(HELD), held)
     assert with_corrected_traits(wanted, Record(mode=mode), held, superseded=False) is wanted
 
@@ -149,7 +150,7 @@ def test_held_function_that_is_already_published_changes_nothing(mode: Publishin
 @MODES
 def test_held_function_that_is_superseded_is_removed(mode: PublishingMode) -> None:
     wanted = said(mode, HARDWARE, HELD)
-    held = HeldFunction(HELD, STALE)
+    held = HeldFunction(LOADED, STALE)
     found = with_corrected_traits(wanted, Record(mode=mode), held, superseded=True)
     assert found.provider.traits == {HARDWARE}
 
@@ -161,14 +162,14 @@ def test_function_written_by_another_client_replaces_the_held_one(
 ) -> None:
     live = provider(HARDWARE, *there)
     after, record = published(
-        said(mode, HARDWARE), live, remembered(HARDWARE, mode=mode), HeldFunction(HELD, STALE)
+        said(mode, HARDWARE), live, remembered(HARDWARE, mode=mode), HeldFunction(LOADED, STALE)
     )
     assert function_traits(after.traits) == {OTHER}
     assert not function_traits(record.claimed_traits)
 
 
 def test_former_function_from_the_driver_does_not_replace_the_held_one() -> None:
-    wanted, held = said(OWN, HARDWARE, FORMER), HeldFunction(HELD, STALE)
+    wanted, held = said(OWN, HARDWARE, FORMER), HeldFunction(LOADED, STALE)
     for live in (provider(HELD), provider(FORMER), provider(FORMER, HELD)):
         after, _ = published(wanted, live, remembered(FORMER), held)
         assert function_traits(after.traits) == {HELD}
@@ -176,13 +177,13 @@ def test_former_function_from_the_driver_does_not_replace_the_held_one() -> None
 
 def test_former_function_from_the_driver_does_not_replace_a_newer_one() -> None:
     live = provider(OTHER, HELD)
-    after, _ = published(said(OWN, FORMER), live, remembered(FORMER), HeldFunction(HELD, STALE))
+    after, _ = published(said(OWN, FORMER), live, remembered(FORMER), HeldFunction(LOADED, STALE))
     assert function_traits(after.traits) == {OTHER}
 
 
 def test_third_function_from_the_driver_replaces_the_held_one() -> None:
     after, record = published(
-        said(OWN, OTHER), provider(HELD), remembered(FORMER), HeldFunction(HELD, STALE)
+        said(OWN, OTHER), provider(HELD), remembered(FORMER), HeldFunction(LOADED, STALE)
     )
     assert function_traits(after.traits) == {OTHER}
     assert function_traits(record.claimed_traits) == {OTHER}
@@ -192,7 +193,7 @@ def test_third_function_from_the_driver_replaces_the_held_one() -> None:
 def test_former_function_from_the_driver_is_removed_if_the_held_one_is_unknown(
     there: set[str],
 ) -> None:
-    held = HeldFunction(None, frozenset({FORMER, HELD}))
+    held = HeldFunction(UNKNOWN, frozenset({FORMER, HELD}))
     after, _ = published(said(OWN, HARDWARE, FORMER), provider(*there), remembered(*there), held)
     assert after.traits == {HARDWARE, *US.traits}
 
@@ -201,23 +202,23 @@ def test_former_function_from_the_driver_is_removed_if_the_held_one_is_unknown(
 def test_function_written_by_another_client_is_published_if_the_held_one_is_unknown(
     mode: PublishingMode,
 ) -> None:
-    held = HeldFunction(None, frozenset({FORMER, HELD}))
+    held = HeldFunction(UNKNOWN, frozenset({FORMER, HELD}))
     after, _ = published(said(mode, HARDWARE), provider(OTHER), remembered(mode=mode), held)
     assert function_traits(after.traits) == {OTHER}
 
 
-@pytest.mark.parametrize("held", [HeldFunction(HELD, STALE), HeldFunction(None, STALE)])
+@pytest.mark.parametrize("held", [HeldFunction(LOADED, STALE), HeldFunction(UNKNOWN, STALE)])
 def test_former_function_that_we_put_on_an_overlay_is_removed(held: HeldFunction) -> None:
     live, record = provider(FORMER), remembered(FORMER, mode=OVERLAY)
     # The driver of an overlay returns the traits that it was given.
     after, remembers = published(said(OVERLAY, FORMER), live, record, held)
-    assert function_traits(after.traits) == {*filter(None, [held.trait])}
+    assert function_traits(after.traits) == held.traits
     assert function_traits(remembers.claimed_traits) == function_traits(after.traits)
 
 
 def test_former_function_that_another_client_put_on_an_overlay_stays() -> None:
     live = provider(FORMER)
-    after, _ = published(said(OVERLAY), live, remembered(mode=OVERLAY), HeldFunction(HELD, STALE))
+    after, _ = published(said(OVERLAY), live, remembered(mode=OVERLAY), HeldFunction(LOADED, STALE))
     assert function_traits(after.traits) == {FORMER}
 
 
@@ -230,7 +231,7 @@ _FUNCTIONS = st.sets(st.sampled_from([HELD, FORMER, OTHER, f"{PREFIX}MORE"]))
     there=st.none() | _FUNCTIONS,
     ours=_FUNCTIONS,
     held=st.builds(
-        HeldFunction, st.sampled_from([None, HELD]), st.sampled_from([frozenset[str](), STALE])
+        HeldFunction, st.sampled_from([UNKNOWN, LOADED]), st.sampled_from([frozenset[str](), STALE])
     ),
 )
 def test_device_has_one_function_of_ours_and_keeps_those_of_other_clients(
@@ -240,7 +241,7 @@ def test_device_has_one_function_of_ours_and_keeps_those_of_other_clients(
     ours: set[str],
     held: HeldFunction,
 ) -> None:
-    known = {held.trait} if held.trait else set[str]()
+    known = held.traits
     live = None if there is None else provider(HARDWARE, *there)
     if reports not in {None, *known, *held.stale}:
         reports = None  # not a third function
@@ -270,14 +271,14 @@ def test_device_has_one_function_of_ours_and_keeps_those_of_other_clients(
 
 def test_trait_of_a_finished_job_is_claimed() -> None:
     records = {DEVICE: remembered(HARDWARE)}
-    found = with_claims(records, {DEVICE: HeldFunction(HELD)})
+    found = with_claims(records, {DEVICE: HeldFunction(LOADED)})
     assert found[DEVICE].claimed_traits == {HARDWARE, HELD}
     assert records[DEVICE].claimed_traits == {HARDWARE}
 
 
 def test_unknown_function_is_not_claimed() -> None:
     records = {DEVICE: remembered(HARDWARE)}
-    assert with_claims(records, {DEVICE: HeldFunction(None, STALE)}) is records
+    assert with_claims(records, {DEVICE: HeldFunction(UNKNOWN, STALE)}) is records
 
 
 @pytest.mark.parametrize(
@@ -291,10 +292,10 @@ def test_unknown_function_is_not_claimed() -> None:
     ids=["none", "not ours", "has it", "under way"],
 )
 def test_trait_of_a_provider_that_is_not_ours_is_not_claimed(records: dict[str, Record]) -> None:
-    assert with_claims(records, {DEVICE: HeldFunction(HELD)}) is records
+    assert with_claims(records, {DEVICE: HeldFunction(LOADED)}) is records
 
 
 def test_with_claims_leaves_other_records() -> None:
     other = remembered()
-    found = with_claims({DEVICE: remembered(), "other": other}, {DEVICE: HeldFunction(HELD)})
+    found = with_claims({DEVICE: remembered(), "other": other}, {DEVICE: HeldFunction(LOADED)})
     assert found["other"] is other
