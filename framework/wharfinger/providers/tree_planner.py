@@ -46,18 +46,17 @@ def plan_trees(
     renamed_for_now = _renamed_for_now(planned, live)
     plans: list[TreePlan] = []
     for draft in drafts:
+        change = None
         if draft.problems:
             for uuid in draft.live:
                 draft.leave(uuid)
-            plans.append(_tree_plan(draft, None))
-            continue
-        reshape = facts.reshapes.get(draft.root_uuid)
-        change = AllocationChange(*reshape) if reshape else None
-        if change:
-            draft.dropped = change.dropped(draft)
-        _publish(draft, leaving_names, renamed_for_now)
-        remove(draft)
-        _leave_others(draft)
+        else:
+            if reshape := facts.reshapes.get(draft.root_uuid):
+                change = AllocationChange(*reshape)
+                draft.dropped = change.dropped(draft)
+            _publish(draft, leaving_names, renamed_for_now)
+            remove(draft)
+            _leave_others(draft)
         plan = _tree_plan(draft, change)
         if plan.steps or plan.records or plan.pending or plan.foreign or plan.problems:
             plans.append(plan)
