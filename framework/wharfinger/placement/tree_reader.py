@@ -15,7 +15,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import instance_trait
 from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider_record import NO_RECORD, Record
 
 #: For more look-ups than this, one list of all providers is cheaper.
 FEW: Final = 8
@@ -58,8 +58,7 @@ class PlacementReader:
         # A provider of ours that is not in the list may only lack our instance trait.
         found |= self._with_uuids(ours - found.keys())
         found = {**_remembered(records, unchanged_roots), **found}
-        own = {uuid for uuid, record in records.items() if record.is_own}
-        self._add_missing_trees(roots, found, own)
+        self._add_missing_trees(roots, found, records)
         unmarked = self._with_uuids({*named} - found.keys())
         found |= unmarked
         trees = {
@@ -122,14 +121,14 @@ class PlacementReader:
             raise
 
     def _add_missing_trees(
-        self, roots: Mapping[str, str], found: _Summaries, own: Collection[str]
+        self, roots: Mapping[str, str], found: _Summaries, records: Mapping[str, Record]
     ) -> None:
         # If another program has renamed its root, there may be a new root with the old name.
         listed = {provider.name for provider in found.values()}
         missing = {
             name: uuid
             for name, uuid in roots.items()
-            if name not in listed and (uuid not in found or uuid not in own)
+            if name not in listed and (uuid not in found or not records.get(uuid, NO_RECORD).is_own)
         }
         if len(missing) > FEW:
             every = self._client.list_providers()
