@@ -52,8 +52,8 @@ def as_data(step: Step) -> dict[str, Any]:
             data["parent_uuid"] = step.parent_uuid
         case UpdateProvider():
             data |= {
-                side: {"name": identity.name, "parent_uuid": identity.parent_uuid}
-                for side, identity in (("before", step.before), ("after", step.after))
+                side: {"name": provider.name, "parent_uuid": provider.parent_uuid}
+                for side, provider in (("before", step.before), ("after", step.after))
             }
         case SetTraits() | SetAggregates():
             data |= {"before": sorted(step.before), "after": sorted(step.after)}

@@ -16,14 +16,6 @@ Reshapes = Mapping[str, tuple[Allocations, Allocations]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
-    """Name and parent of a provider."""
-
-    name: str
-    parent_uuid: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One write to Placement."""
 
@@ -71,8 +63,9 @@ class UpdateProvider(_Change):
     """Rename a provider, or give it another parent."""
 
     verb = "update"
-    before: Identity
-    after: Identity
+    #: The step changes only name, parent and root.
+    before: Provider
+    after: Provider
 
     def result(self, provider: Provider | None) -> Provider | None:
         """Return the provider with its new name, parent and root."""

@@ -10,7 +10,6 @@ from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import (
     CreateProvider,
     ForeignReservation,
-    Identity,
     PendingRemoval,
     Reshapes,
     SetAggregates,
@@ -133,9 +132,7 @@ class TreeDraft:
         if before is None:
             add(CreateProvider(**target, parent_uuid=after.parent_uuid))
         elif (here.name, here.parent_uuid) != (after.name, after.parent_uuid):
-            old = Identity(name=here.name, parent_uuid=here.parent_uuid)
-            new = Identity(name=after.name, parent_uuid=after.parent_uuid)
-            add(UpdateProvider(**target, before=old, after=new))
+            add(UpdateProvider(**target, before=here, after=after))
         if here.traits != after.traits:
             add(SetTraits(**target, before=here.traits, after=after.traits))
         if here.aggregates != after.aggregates:

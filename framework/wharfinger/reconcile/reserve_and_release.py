@@ -34,7 +34,6 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.plan import (
-    Identity,
     Reshape,
     SetTraits,
     Step,
@@ -422,8 +421,8 @@ class Reservations:
             uuid=live.uuid,
             name=live.name,
             root_uuid=live.uuid,
-            before=Identity(name=live.name, parent_uuid=former.uuid),
-            after=Identity(name=live.name, parent_uuid=None),
+            before=replace(live, parent_uuid=former.uuid),
+            after=replace(live, parent_uuid=None),
         )
         self._apply(stored, stored.own_record, step)
 

@@ -6,12 +6,11 @@ from textwrap import dedent
 import pytest
 
 from wharfinger.console import plan
-from wharfinger.providers import Inventory
+from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
     ForeignReservation,
-    Identity,
     PendingRemoval,
     Reshape,
     SetAggregates,
@@ -39,8 +38,8 @@ STEPS: list[Step] = [
     CreateProvider(**ON_GPU, parent_uuid=HOST),
     UpdateProvider(
         **ON_GPU,
-        before=Identity(name="gpu-0", parent_uuid=HOST),
-        after=Identity(name="gpu", parent_uuid=CARD),
+        before=Provider(uuid=GPU, name="gpu-0", root_uuid=HOST, parent_uuid=HOST),
+        after=Provider(uuid=GPU, name="gpu", root_uuid=HOST, parent_uuid=CARD),
     ),
     SetTraits(
         **ON_GPU,

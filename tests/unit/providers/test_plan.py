@@ -7,7 +7,6 @@ from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
     ForeignReservation,
-    Identity,
     PendingRemoval,
     Plan,
     Reshape,
@@ -86,8 +85,8 @@ def test_update_step_moves_the_provider_to_the_new_tree() -> None:
         uuid=B,
         name="gpu-0",
         root_uuid=C,
-        before=Identity(name="gpu", parent_uuid=A),
-        after=Identity(name="gpu-0", parent_uuid=D),
+        before=PROVIDER,
+        after=Provider(uuid=B, name="gpu-0", root_uuid=C, parent_uuid=D),
     )
     moved = replace(PROVIDER, name="gpu-0", parent_uuid=D, root_uuid=C)
     assert step.result(PROVIDER) == moved
