@@ -34,6 +34,7 @@ from wharfinger.placement.microversions import Feature
 from wharfinger.placement.provider_writes import ProviderWrites
 from wharfinger.providers import full_reservation
 from wharfinger.providers.plan import (
+    Allocations,
     CreateProvider,
     DeleteProvider,
     Reshape,
@@ -196,7 +197,7 @@ class Writer:
                 run.send_steps(tree, [step])
             return
         try:
-            self._send_together(batch)
+            self._send_together(batch, {})
         except PlacementUnavailable:
             raise
         except PermissionRefused as error:
@@ -227,15 +228,18 @@ class Writer:
     def _may_batch(self) -> bool:
         return self._may_reshape and self._client.microversion >= Feature.RESHAPE.value
 
-    def _send_together(self, batch: Sequence[_Inventories]) -> None:
+    def _send_together(
+        self, batch: Sequence[_Inventories], allocations: Allocations, subject: str = ""
+    ) -> None:
         for tree, step in batch:
             self._check_valid(tree, step)
-        self._writes.reshape(
-            {step.uuid: (tree.generation(step), step.after) for tree, step in batch}, {}
-        )
+        sent = {step.uuid: (tree.generation(step), step.after) for tree, step in batch}
+        self._writes.reshape(sent, allocations, subject)
+        used = {uuid for new in allocations.values() for uuid in new["allocations"]}
         for tree, step in batch:
-            # The answer has no generations. Measured: they rise by two, or by one for no inventory.
-            raised = tree.generation(step) + (2 if step.after else 1)
+            # The answer has no generations. Measured: they rise by two, or by one for no inventory,
+            # and by one more for allocations.
+            raised = tree.generation(step) + (2 if step.after else 1) + (step.uuid in used)
             tree.now[step.uuid] = tree.after(step, raised)
 
     def send(self, tree: TreeWrite, step: Step) -> None:
@@ -244,7 +248,8 @@ class Writer:
         writes = self._writes
         match step:
             case Reshape():
-                self._reshape(tree, step)
+                changes = [(tree, change) for change in step.inventories]
+                self._send_together(changes, step.allocations, step.name)
                 return
             case DeleteProvider():
                 self._check_traits_unchanged(tree, step)
@@ -286,21 +291,6 @@ class Writer:
             if not isinstance(step, SetTraits) or self._writes.ensure_names(*_names([step])):
                 raise
             self.send(tree, step)
-
-    def _reshape(self, tree: TreeWrite, step: Reshape) -> None:
-        sent = {change.uuid: (tree.generation(change), change.after) for change in step.inventories}
-        left = {
-            change.uuid: provider
-            for change in step.inventories
-            if (provider := tree.after(change, None))
-        }
-        self._writes.reshape(sent, step.allocations, step.name)
-        # The answer has no generations. Measured: they rise by two, or by one for no inventory, and
-        # by one more for allocations.
-        used = {uuid for new in step.allocations.values() for uuid in new["allocations"]}
-        for uuid, (generation, inventories) in sent.items():
-            tree.raised[uuid] = generation + (2 if inventories else 1) + (uuid in used)
-        tree.now |= left
 
     def _check_valid(self, tree: TreeWrite, step: Step) -> None:
         if boottime() >= tree.expires:

@@ -43,8 +43,6 @@ class TreeWrite:
     now: dict[str, Provider | None] = field(default_factory=dict)
     #: The number of steps that each provider still needs.
     left: Counter[str] = field(default_factory=Counter)
-    #: Computed generations after a reshape, whose answer has no generations.
-    raised: dict[str, int] = field(default_factory=dict)
     intents: dict[str, Record] = field(default_factory=dict)
     #: Providers that could not be created, since another one has their uuid or name.
     withdrawn: set[str] = field(default_factory=set)
@@ -93,13 +91,11 @@ class TreeWrite:
     def generation(self, step: Step) -> int:
         """Return the generation to send with a step. Raises ValueError if it is unknown."""
         provider = self.now.get(step.uuid)
-        known = provider.generation if provider else None
-        generation = self.raised.get(step.uuid) if provider and known is None else known
-        if generation is None:
+        if provider is None or provider.generation is None:
             raise ValueError(f"{step.verb} {step.name}: the plan has no generation of the provider")
-        return generation
+        return provider.generation
 
-    def after(self, step: Step, generation: int | None) -> Provider | None:
+    def after(self, step: Step, generation: int) -> Provider | None:
         """Return the provider after the step, with this generation; None if it is gone."""
         provider = step.result(self.now.get(step.uuid))
         return provider and replace(provider, generation=generation)
@@ -197,19 +193,23 @@ def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
 def results(tree: TreeWrite) -> dict[str, Record | None]:
     """Return the records to store after the last request (None: delete), by provider uuid."""
     found: dict[str, Record | None] = {}
-    unsure = _left_by_reshape(tree).keys() - tree.raised.keys()
+    left = _left_by_reshape(tree)
     for uuid, planned in tree.plan.records.items():
         if uuid in tree.withdrawn:
             found[uuid] = None
         elif uuid not in tree.left:
             found[uuid] = planned
-        elif uuid in unsure:
-            # The reshape was refused, or it was done and the answer lost. The intent fits both.
+        elif not tree.left[uuid]:
+            live = _live(tree, uuid)
+            if live and uuid in left and live.inventories == left[uuid].inventories:
+                live = left[uuid]  # temporary figures must not count as figures to restore
+            found[uuid] = planned and replace(planned, live=live)
+        elif planned and uuid in left:
+            # The reshape or a later step was refused, or it was done and the answer was lost. The
+            # intent fits each of these cases.
             found[uuid] = tree.intents[uuid]
-        elif tree.left[uuid]:
-            found[uuid] = replace(tree.intents[uuid], live=_live(tree, uuid))
         else:
-            found[uuid] = planned and replace(planned, live=_live(tree, uuid))
+            found[uuid] = replace(tree.intents[uuid], live=_live(tree, uuid))
     return found
 
 

@@ -308,6 +308,37 @@ def test_crash_around_a_reshape_keeps_the_own_amounts_apart_from_the_lowered_one
     assert full_reservation.own_reserved(owners, left)["VCPU"] == 5
 
 
+def test_reshape_as_last_step_keeps_the_own_amounts_apart_from_the_lowered_ones() -> None:
+    client, memory = PlacementModel([host(inventories=FULL)], Fuse()), Memory(Fuse())
+    change = SetInventories(uuid=HOST, name="host", root_uuid=HOST, before=FULL, after=LOWERED)
+    step = Reshape(uuid=HOST, name="host", root_uuid=HOST, inventories=(change,), allocations={})
+    full = host(inventories=FULL)
+    record = Record(applied=full, live=full, own_reserved={"VCPU": 2, "VGPU": 0})
+
+    assert apply(client, memory, plan_of(client, step, **{HOST: record})) == []
+
+    left = memory.get(HOST)
+    assert left.live == host(inventories=LOWERED, generation=None)
+    assert full_reservation.own_reserved(LOWERED, left) == {"VCPU": 2, "VGPU": 0}
+
+
+def test_refused_step_after_a_reshape_keeps_the_own_amounts_apart_from_the_lowered_ones() -> None:
+    class Refusing(PlacementModel):
+        def set_inventories(self, *_args: object, **_kwargs: object) -> int:
+            raise error
+
+    error = ConcurrentUpdate(request="a write", status=409, code="", detail="Refused.")
+    client, memory = Refusing([host(inventories=FULL)], Fuse()), Memory(Fuse())
+
+    assert apply(client, memory, reshaping(client, VCPU=2, VGPU=0)) == [error]
+
+    left = memory.get(HOST)
+    assert left.live == host(inventories=LOWERED, generation=None)
+    live = client.providers[HOST].inventories
+    assert live == LOWERED
+    assert full_reservation.own_reserved(live, left) == {"VCPU": 2, "VGPU": 0}
+
+
 def test_crash_before_a_reshape_that_releases_keeps_the_amounts_of_the_owner() -> None:
     theirs = {"VCPU": Inventory(total=8, reserved=3)}
     live = host(inventories=theirs, traits=US.traits)
