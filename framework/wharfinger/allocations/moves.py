@@ -84,8 +84,8 @@ class Moves:
         self._context: Final = search.surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
-        self._claims: Final = AllocationClaims(search, down_time)
-        self._reservations: Final = self._claims.reservations
+        self.claims: Final = AllocationClaims(search, down_time)
+        self._reservations: Final = self.claims.reservations
         self._down_time: Final = down_time
 
     def start(
@@ -168,7 +168,7 @@ class Moves:
         except ObjectNotFound:
             instance = None
         if instance is None or instance.known("task_state") == "releasing":
-            reserved = self._claims.end(migration)
+            reserved = self.claims.end(migration)
             return Migration.get_by_uuid(self._context, migration.uuid), reserved
         if migration.status == "confirming":
             return self._confirm(migration.uuid)
@@ -339,7 +339,7 @@ class Moves:
             if migration.status == "reverting":
                 migration.status = "finished"
                 migration.save()
-            elif (node := self._claims.where(has.allocations)) is not None:
+            elif (node := self.claims.where(has.allocations)) is not None:
                 self._arrive(instance, migration, node)
             raise AllocationRefused(
                 instance=instance.uuid,
@@ -358,7 +358,7 @@ class Moves:
             except (DeviceProfileError, InvalidRequest):
                 is_back = True  # the amounts of the flavor are unknown
         else:
-            node = self._claims.where(has.allocations)
+            node = self.claims.where(has.allocations)
             is_back = node is None or place_of(node) == source
         if is_back:
             return

@@ -40,24 +40,18 @@ class InstanceCommand(ObjectCommand):
     """Base class of commands that claim, release or move instances."""
 
     @cached_property
-    def _claims_and_moves(self) -> "tuple[AllocationClaims, Moves]":
-        from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
+    def moves(self) -> "Moves":
+        """The moves of instances. Raises ConfigurationError and StateError."""
+        from wharfinger.allocations import FlavorSearch, Moves
         from wharfinger.scheduling.request_filters import Surroundings
 
-        surroundings = Surroundings(self.conf, self.placement, self.objects)
-        search = FlavorSearch(surroundings)
-        more = (search, max(self.down_time, _SHORTEST_DOWN_TIME))
-        return AllocationClaims(*more), Moves(*more)
+        search = FlavorSearch(Surroundings(self.conf, self.placement, self.objects))
+        return Moves(search, max(self.down_time, _SHORTEST_DOWN_TIME))
 
     @property
     def claims(self) -> "AllocationClaims":
         """The claims of instances. Raises ConfigurationError and StateError."""
-        return self._claims_and_moves[0]
-
-    @property
-    def moves(self) -> "Moves":
-        """The moves of instances. Raises ConfigurationError and StateError."""
-        return self._claims_and_moves[1]
+        return self.moves.claims
 
     def say(self, subject: str, done: str, reserved: "Iterable[Reservation]" = ()) -> None:
         """Print the result, and the providers that are reserved for cleaning."""
