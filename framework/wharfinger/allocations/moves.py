@@ -251,9 +251,9 @@ class Moves:
             if one.migration_type not in _KINDS:
                 raise AllocationRefused(
                     instance=instance_uuid,
-                    problem=f"another service has started a {one.migration_type} of the instance, "
-                    "which is in progress.",
-                    remedy=f"Wait until that service ends the {one.migration_type}.",
+                    problem=f"a move of the instance ({one.migration_type}) is in progress, which "
+                    "another service has started.",
+                    remedy="Wait until that service ends the move.",
                 )
             return one
         decided = [one for one in moves if one.status != "failed" or "failed" in ended]

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.allocating import PROJECT, USER, Desk, faults, flavor, held
 from tests.lab.claimants import Posts, reserved
-from tests.lab.claiming import noted, taken
+from tests.lab.claiming import migration, noted, taken
 from tests.lab.cycles import HOST, Publishing, everything
 from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
@@ -217,6 +217,19 @@ def test_move_without_a_change_or_of_an_instance_without_allocation_is_refused(
             act(ONE)
     assert not list(MigrationList.get_by_filters(desk.context))
     assert usage(desk) == {placed: 1, other_than(placed): 0}
+
+
+@ENDINGS
+@pytest.mark.parametrize("kind", ["live-migration", "evacuation"])
+def test_move_that_another_service_has_started_is_not_ended(
+    desk: Desk, placed: str, kind: str, ending: str
+) -> None:
+    migration(desk.context, Instance.get_by_uuid(desk.context, ONE), (HOST, placed), kind=kind)
+
+    with pytest.raises(AllocationRefused, match=rf"a move of the instance \({kind}\) is in prog"):
+        getattr(desk.moves, ending)(ONE)
+
+    assert only_move(desk).status == "accepted"
 
 
 # Reserved and smaller providers.
