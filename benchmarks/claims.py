@@ -17,7 +17,7 @@ from uuid import NAMESPACE_DNS, uuid5
 
 from benchmarks.candidates import NOVA, Counting, empty
 from wharfinger import conf
-from wharfinger.allocations import AllocationClaims, FlavorSearch, Moves
+from wharfinger.allocations import FlavorSearch, Moves
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import (
     OWNER_TAG_VERSION,
@@ -84,7 +84,8 @@ def run(context: Context, options: conf.Options, hosts: int, repeats: int) -> No
         context, host="h", binary="b", owners=[NOVA, CYBORG], version=OWNER_TAG_VERSION
     ).create()
     search = FlavorSearch(Surroundings(options, client, context))
-    claims, moves = AllocationClaims(search), Moves(search)
+    moves = Moves(search)
+    claims = moves.claims
     of_nova, of_cyborg = flavor("of-nova", NOVA), flavor("of-cyborg", CYBORG)
     found: dict[str, list[tuple[int, float]]] = {}
 

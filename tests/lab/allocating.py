@@ -7,7 +7,7 @@ from typing import Any
 import fixtures
 
 from tests.lab.cycles import everything
-from wharfinger.allocations import AllocationClaims, Claimed, FlavorSearch, Moves
+from wharfinger.allocations import Claimed, FlavorSearch, Moves
 from wharfinger.conf import parse
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.objects import Context, Flavor, InstanceList, Migration, MigrationList
@@ -41,8 +41,8 @@ class Desk(fixtures.Fixture):
     def _setUp(self) -> None:
         surroundings = Surroundings(parse(self._conf), self.client, self.context)
         search = FlavorSearch(surroundings)
-        self.claims = AllocationClaims(search, self._down_time)
         self.moves = Moves(search, self._down_time)
+        self.claims = self.moves.claims
 
     def claim(self, wanted: Flavor, **more: Any) -> Claimed:
         """Claim an allocation for a new instance of this flavor."""
