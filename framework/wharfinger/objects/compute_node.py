@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
 from wharfinger.db.row_statements import Following, NotIn
 from wharfinger.db.tables import INSTANCE
@@ -13,6 +13,15 @@ from wharfinger.objects.instance import Instance
 from wharfinger.objects.migration import OVER, Migration
 from wharfinger.objects.pci_device_pool import PciDeviceList
 from wharfinger.objects.persistence import KeptList, KeptObject
+
+_IN_PROGRESS: Final = {"status": NotIn(OVER)}
+#: Where instances and moves name their nodes: a table, its columns of the host and the node, and a
+#: condition of the rows.
+NODE_COLUMNS: Final[tuple[tuple[str, str, str, dict[str, NotIn]], ...]] = (
+    (Instance.TABLE, "host", "node", {}),
+    (Migration.TABLE, "source_compute", "source_node", _IN_PROGRESS),
+    (Migration.TABLE, "dest_compute", "dest_node", _IN_PROGRESS),
+)
 
 
 @register
@@ -153,13 +162,6 @@ class ComputeNodeList(KeptList[ComputeNode]):
 def following(old_host: str, new_host: str, node_names: Collection[str]) -> Iterator[Following]:
     """Yield the updates that give nodes' instances and moves in progress a new host."""
     saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
-    yield Following(
-        Instance.TABLE, {"host": old_host, "node": node_names}, {"host": new_host, **saved}
-    )
-    for end in ("source", "dest"):
-        compute = f"{end}_compute"
-        yield Following(
-            Migration.TABLE,
-            {compute: old_host, f"{end}_node": node_names, "status": NotIn(OVER)},
-            {compute: new_host, **saved},
-        )
+    for table, host, node, condition in NODE_COLUMNS:
+        where = {host: old_host, node: node_names, **condition}
+        yield Following(table, where, {host: new_host, **saved})

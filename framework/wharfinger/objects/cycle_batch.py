@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final
 
-from wharfinger.db.row_statements import NotIn, Rows
+from wharfinger.db.row_statements import Rows
 from wharfinger.db.tables import INSTANCE
 from wharfinger.exceptions import ConcurrentSave, ObjectExists
 from wharfinger.objects import base, field_base, field_types
 from wharfinger.objects.base import Step, WharfingerObject, register
-from wharfinger.objects.compute_node import ComputeNode
+from wharfinger.objects.compute_node import NODE_COLUMNS, ComputeNode
 from wharfinger.objects.instance import Instance
-from wharfinger.objects.migration import OVER, Migration
+from wharfinger.objects.migration import Migration
 from wharfinger.objects.persistence import KeptObject, stale_keys, write_checked
 from wharfinger.objects.provider_record import ProviderRecord
 from wharfinger.objects.reservation import Reservation
@@ -206,12 +206,9 @@ class RecordBatch(WharfingerObject):
         self, names: Mapping[str, str], instances: Rows, migrations: Rows
     ) -> None:
         saved = {"updated_at": Instance._wanted("updated_at", field_types.now())}
-        in_progress = {"status": NotIn(OVER)}
-        for rows, host, node, condition in (
-            (instances, "host", "node", {}),
-            (migrations, "source_compute", "source_node", in_progress),
-            (migrations, "dest_compute", "dest_node", in_progress),
-        ):
+        tables = {Instance.TABLE: instances, Migration.TABLE: migrations}
+        for table, host, node, condition in NODE_COLUMNS:
+            rows = tables[table]
             found: dict[str, list[str]] = {}
             wanted = {host: self.host, node: list(names), **condition}
             for row in rows.select(wanted, lock=True):
