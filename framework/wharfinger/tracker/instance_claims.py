@@ -124,7 +124,14 @@ class Claims:
                     instance.flavor = migration.new_flavor
                 there = next(iter(nodes_named(self._context, instance.host, instance.node)), None)
                 moved = [instance]
-            NodeClaim(self._context, node=there, instances=moved, migrations=[migration]).save()
+            claim = NodeClaim(self._context, node=there, instances=moved, migrations=[migration])
+            try:
+                claim.save()
+            except ObjectNotFound as error:
+                if error.kind != ComputeNode.obj_name():
+                    raise
+                claim.node = None  # the node was deleted after it was read
+                claim.save()
         for host, node in ends_of(migration):
             if host == self.host and node is not None:
                 self.save_usage(node)

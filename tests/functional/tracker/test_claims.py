@@ -365,6 +365,25 @@ def test_drop_of_a_move_claim_can_be_repeated_after_its_save_failed(
     assert Migration.get_by_uuid(publishing.context, move.uuid).status == "confirmed"
 
 
+def test_drop_of_a_move_claim_while_the_destination_is_deleted_moves_the_instance(
+    publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = small(publishing.context, ONE)
+    to = {"status": "finished", "dest_compute": HOST, "dest_node": "cn-1"}
+    move = migration(publishing.context, one, ONE, **to)
+
+    def find_before_deletion(*place: Any) -> list[ComputeNode]:
+        found = nodes_named(*place)
+        ComputeNodeList(publishing.context, objects=found).destroy()
+        return found
+
+    monkeypatch.setattr(instance_claims, "nodes_named", find_before_deletion)
+    here.drop_move_claim(one, move, End.SOURCE)
+
+    assert place_of(publishing.context, one) == OTHER
+    assert Migration.get_by_uuid(publishing.context, move.uuid).status == "confirmed"
+
+
 def test_drop_of_a_move_that_has_ended_changes_nothing(
     publishing: Publishing, here: Claims, there: Claims
 ) -> None:
