@@ -56,9 +56,7 @@ def remove(draft: TreeDraft) -> None:
             draft.keep_absent(live, absence, replaced.get(uuid, ""))
             continue
         if reason := _reason_not_ours(draft, live):
-            # Another host takes the node over only if its absence is recorded.
-            is_foreign = draft.standing(live) is Standing.FOREIGN
-            absence = None if is_foreign else absence or Absence(facts.now, facts.uptime)
+            absence = _absence_of_unproven(draft, live)
         elif live.parent_uuid and facts.children_may_be_elsewhere:
             reason = "it may have moved to a node that could not be read"
         elif not live.parent_uuid and facts.roots_may_be_elsewhere:
@@ -117,6 +115,18 @@ def _reason_not_ours(draft: TreeDraft, live: Provider) -> str:
     else:
         return ""
     return f"{doubt}, so it may not be ours"
+
+
+def _absence_of_unproven(draft: TreeDraft, live: Provider) -> Absence | None:
+    record = draft.record(live.uuid)
+    if draft.standing(live) is Standing.FOREIGN:
+        return None
+    is_node = live.parent_uuid is None and record.mode is PublishingMode.OWN
+    if record.absence or not is_node or draft.facts.roots_may_be_elsewhere:
+        return record.absence
+    # Another host takes a node over only if the absence of its root is recorded here. The length
+    # stays unknown: it must not count towards a removal if the root proves to be ours.
+    return Absence(draft.facts.now)
 
 
 def _count_absence(absence: Absence | None, facts: PlanFacts) -> tuple[Absence, str]:

@@ -167,6 +167,7 @@ class LookUp:
             if (
                 not state.record(uuid).is_ours
                 and self._our_trait in live.traits
+                and not state.stated(uuid)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
                 and live.root_uuid in roots
@@ -320,8 +321,7 @@ class LookUp:
         due = [
             uuid
             for uuid, record in (state.records.items() if state.is_listing else ())
-            if record.is_own
-            and record.absence
+            if record.absence
             and record.absence.has_lasted(state.removal_delay, state.uptime)
             and uuid in state.live
             and uuid not in state.desired

@@ -9,7 +9,6 @@ from itertools import product
 from pathlib import Path
 from threading import Barrier
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -42,7 +41,7 @@ from wharfinger.objects import (
     ReservationList,
     Service,
 )
-from wharfinger.providers import ProviderTree, PublishingMode
+from wharfinger.providers import ProviderTree
 from wharfinger.providers.provider_record import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -232,29 +231,6 @@ def test_node_whose_creation_was_interrupted_is_taken_over_when_it_moves(
     assert hosts(far) == {"cn": HOST, "stays": HOST, "new": FAR}
     assert contents(placement)["new"]["inventories"] == {"VCPU": (8, 0), "MEMORY_MB": (4096, 0)}
     assert_nothing_to_do(near, far)
-
-
-def test_children_below_a_root_of_another_program_are_taken_over_when_the_root_moves(
-    near: Publishing, far: Publishing, placement: PlacementFixture
-) -> None:
-    def below(tree: ProviderTree, node: str, _allocations: Allocations | None) -> None:
-        tree.set_publishing_mode(node, PublishingMode.OVERLAY)
-        if not tree.exists("gpu"):
-            tree.new_child("gpu", node)
-        tree.update_inventory("gpu", {"VGPU": {"total": 4}})
-
-    placement.client.create_provider(str(uuid4()), "nova", None)
-    near.driver.nodes["nova"] = below
-    sync(near)
-    far.driver.nodes["nova"] = below
-    before = contents(placement)
-    sync_without(near, "nova")
-    sync(far, near)
-    assert contents(placement) == before
-    assert "gpu" in recorded(far)
-    assert recorded(near) == {"cn", "stays"}
-    assert not near.restarted().plan().steps
-    assert_nothing_to_do(far)
 
 
 def again(one: Instance) -> Instance:

@@ -123,19 +123,32 @@ def test_absent_provider_that_we_only_intended_to_create_is_kept(generation: int
 
 
 @pytest.mark.parametrize(
-    "remembered",
-    [{"applied": None, "intended": child()}, {"mode": PublishingMode.OVERLAY}],
-    ids=["creation was interrupted", "of another program"],
+    ("facts", "absence"),
+    [(DUE, Absence(DUE.now)), (replace(DUE, roots_may_be_elsewhere=True), None)],
+    ids=["all nodes known", "a node unknown"],
 )
-def test_absence_of_a_provider_that_we_do_not_delete_is_recorded(
-    remembered: dict[str, Any],
+def test_absence_of_a_root_that_may_not_be_ours_is_recorded_without_its_length(
+    facts: PlanFacts, absence: Absence | None
 ) -> None:
-    """Another host takes the provider's node over only if its absence is recorded."""
-    draft = absent(child(traits=frozenset()), root(), absence=None, **remembered)
+    """Another host takes the node over only if its absence is recorded."""
+    live = root(traits=frozenset())
+    draft = absent(live, facts=facts, applied=None, intended=live, absence=None)
     assert waits_for(draft)
-    record = draft.records[GPU]
+    record = draft.records[HOST]
     assert record is not None
-    assert record.absence == Absence(DUE.now, NOW)
+    assert record.absence == absence
+
+
+@pytest.mark.parametrize("mode", [PublishingMode.OVERLAY, PublishingMode.OWN])
+def test_absence_of_a_provider_that_is_no_node_and_may_not_be_ours_is_not_recorded(
+    mode: PublishingMode,
+) -> None:
+    live = root() if mode is PublishingMode.OVERLAY else child(traits=frozenset())
+    draft = absent(live, absence=None, mode=mode)
+    assert waits_for(draft)
+    record = draft.records[live.uuid]
+    assert record is not None
+    assert record.absence is None
 
 
 def test_remove_of_an_intended_provider_with_both_our_traits_deletes_it() -> None:
