@@ -233,7 +233,7 @@ class Reconciler:
 
         Raises AdoptionRefused.
         """
-        state, plan = self._dry_run()
+        state, plan = adoption_plan.only(*self._dry_run())
         return plan, state.takeovers
 
     @same_request()
@@ -244,7 +244,9 @@ class Reconciler:
         """
         state = self._read_state()
         nodes = driver_calls.list_nodes(self._driver)
-        return self._run(self._observer.listing, state, nodes, on_plan=on_plan)
+        return self._run(
+            self._observer.listing, state, nodes, on_plan=on_plan, restrict=adoption_plan.only
+        )
 
     # Stages.
 
@@ -313,8 +315,7 @@ class Reconciler:
     ) -> tuple[CycleState, Plan]:
         plan = plan_cycle(state)
         confirmed = self._look_up.confirm_removals(state, plan, questions)
-        plan = plan if confirmed is state else plan_cycle(confirmed)
-        return adoption_plan.only(confirmed, plan) if self._publisher.adopts else (confirmed, plan)
+        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
 
     def _run(
         self,
@@ -324,6 +325,7 @@ class Reconciler:
         *,
         on_step: OnStep = _ignore,
         on_plan: OnPlan = _ignore,
+        restrict: Callable[[CycleState, Plan], tuple[CycleState, Plan]] | None = None,
     ) -> CycleResult:
         attempts, expires = Attempts(), state.read_at + self._valid_for
         self._nodes = nodes
@@ -354,6 +356,8 @@ class Reconciler:
                 attempts.conflict, attempts.is_blocked = error, True
                 attempts.conflicts += 1
                 continue
+            if restrict is not None:
+                planned, plan = restrict(planned, plan)
             attempts.add(plan)
             on_plan(plan)
             self._apply(planned, plan, attempts, note)
