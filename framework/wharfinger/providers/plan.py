@@ -196,6 +196,8 @@ class Plan:
     #: Pending removals and errors that belong to no planned tree.
     orphans: tuple[PendingRemoval, ...] = ()
     errors: tuple[WharfingerError, ...] = ()
+    #: Full reservations by other programs in trees that were not planned.
+    foreign_elsewhere: tuple[ForeignReservation, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -210,7 +212,7 @@ class Plan:
     @property
     def foreign(self) -> tuple[ForeignReservation, ...]:
         """Return the full reservations by other programs in all trees."""
-        return tuple(one for tree in self.trees for one in tree.foreign)
+        return (*self.foreign_elsewhere, *(one for tree in self.trees for one in tree.foreign))
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:

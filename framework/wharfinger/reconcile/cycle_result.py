@@ -34,6 +34,8 @@ class Attempts:
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
     #: Pending removals and errors that belong to no tree.
     orphans: tuple[PendingRemoval, ...] = ()
+    #: Full reservations by other programs in trees that the first attempt did not plan.
+    foreign_elsewhere: tuple[ForeignReservation, ...] = ()
     errors: dict[str, WharfingerError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     #: The roots of the trees that the next attempt plans; None: all.
@@ -49,17 +51,20 @@ class Attempts:
         """Drop the earlier plans of the ``remaining`` trees, and add a plan."""
         self.conflict = None
         if self.remaining is None:
-            self.orphans = plan.orphans
+            self.orphans, self.foreign_elsewhere = plan.orphans, plan.foreign_elsewhere
         for root in self.remaining or ():
             self.trees.pop(root, None)
             self.failures.pop(root, None)
         self.errors.update((error.identity, error) for error in plan.errors)
-        for tree in plan.trees:  # outside of ``remaining``, a plan may have only a part of its tree
-            self.trees.setdefault(tree.root_uuid, tree)
+        self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
 
     def result(self) -> CycleResult:
         """Return the result of all attempts together."""
-        plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
+        plan = Plan(
+            trees=tuple(self.trees.values()),
+            orphans=self.orphans,
+            foreign_elsewhere=self.foreign_elsewhere,
+        )
         failures = (error for errors in self.failures.values() for error in errors)
         return CycleResult(
             steps=tuple(self.steps),

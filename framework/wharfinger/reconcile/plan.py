@@ -55,13 +55,12 @@ def plan_cycle(state: CycleState) -> Plan:
             if phase is None and one.provider_uuid not in state.held:
                 trees[root] = _with_write(state, tree_of(root), one.provider_uuid)
     planned_roots = {tree.root_uuid for tree in planned}
-    for root, foreign in _foreign_elsewhere(state, planned_roots):
-        by_uuid = {one.uuid: one for one in (*tree_of(root).foreign, foreign)}
-        trees[root] = replace(tree_of(root), foreign=tuple(by_uuid.values()))
+    reported = {one.uuid for tree in trees.values() for one in tree.foreign}
     return Plan(
         trees=tuple(trees.values()),
         orphans=tuple(orphan(one.uuid, one.name) for one in state.strays),
         errors=(*state.problems, *state.other_problems),
+        foreign_elsewhere=tuple(_foreign_elsewhere(state, planned_roots, reported)),
     )
 
 
@@ -142,14 +141,14 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
 
 
 def _foreign_elsewhere(
-    state: CycleState, planned: Collection[str]
-) -> Iterator[tuple[str, ForeignReservation]]:
+    state: CycleState, planned: Collection[str], reported: Collection[str]
+) -> Iterator[ForeignReservation]:
     if state.scope is None or not state.is_read:
         return
     for uuid, provider in state.live.items():
         root = provider.root_uuid
         record = state.record(uuid)
-        if not record.is_ours or root in state.scope or root in planned:
+        if not record.is_ours or root in state.scope or root in planned or uuid in reported:
             continue
         if found := foreign_reservation(provider, record):
-            yield root, found
+            yield found

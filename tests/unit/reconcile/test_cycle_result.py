@@ -15,9 +15,19 @@ def test_result_keeps_the_pending_removals_of_a_tree_that_the_next_attempt_leave
     attempts.add(Plan(trees=(FIRST, TreePlan(root_uuid="conflict"))))
     attempts.remaining = {"conflict"}
 
-    attempts.add(Plan(trees=(TreePlan(root_uuid="here", foreign=(FOREIGN,)),)))
+    attempts.add(Plan(foreign_elsewhere=(FOREIGN,)))
 
     assert attempts.result().pending == (PENDING,)
+    assert attempts.result().foreign == (FOREIGN,)
+
+
+def test_result_has_reservations_outside_of_the_first_plan_once() -> None:
+    attempts = Attempts()
+    attempts.add(Plan(foreign_elsewhere=(FOREIGN,)))
+    attempts.remaining = {"conflict"}
+
+    attempts.add(Plan(foreign_elsewhere=(FOREIGN,)))
+
     assert attempts.result().foreign == (FOREIGN,)
 
 
