@@ -1,8 +1,8 @@
 """Compute the rows (ComputeNode) of the nodes of a driver instance."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import os_resource_classes as orc
 from oslo_utils.uuidutils import is_uuid_like
@@ -74,7 +74,14 @@ class NodeRows:
 
     def new_row(self, node: Node, root: Provider) -> ComputeNode:
         """Return the row of a new node."""
-        return self._row(self._wanted(node, root), uuid=node.uuid)
+        row = ComputeNode(
+            self._context,
+            uuid=node.uuid,
+            host=self._host,
+            driver_instance=self._publisher.instance,
+        )
+        _set(row, self._wanted(node, root))
+        return row
 
     def changed_row(self, node: Node, root: Provider) -> ComputeNode | None:
         """Return a node's row with new figures; None without a row or a change."""
@@ -84,11 +91,7 @@ class NodeRows:
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
         """Return the rows whose figures have changed, to be saved."""
-        wanted = {
-            node.uuid: self._wanted(node, record.applied)
-            for node in nodes
-            if (record := records.get(node.uuid)) is not None and record.applied is not None
-        }
+        wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
         for uuid, figures in self._figures.items():
             if figures is not None and uuid not in wanted:
                 used = self.usage.of_node(figures.hypervisor_hostname)
@@ -113,27 +116,16 @@ class NodeRows:
             del self.revisions[uuid], self._figures[uuid]
 
     def _changed(self, uuid: str, wanted: _Figures) -> ComputeNode | None:
-        before = self._figures.get(uuid, wanted)
-        if before == wanted:
+        if uuid not in self._figures or self._figures[uuid] == wanted:
             return None
-        row = self._row(wanted, uuid=uuid, revision=self.revisions[uuid])
-        same = [
-            name
-            for name, value in wanted._asdict().items()
-            if before is not None and getattr(before, name) == value
-        ]
-        key = ["uuid", "revision", "host", "driver_instance"]
-        row.obj_reset_changes([*key, *same], recursive=True)
+        row = ComputeNode(self._context, uuid=uuid, revision=self.revisions[uuid])
+        row.host, row.driver_instance = self._host, self._publisher.instance
+        before = self._figures[uuid]
+        if before is not None:
+            _set(row, before)
+        row.obj_reset_changes(recursive=True)
+        _set(row, wanted, before)
         return row
-
-    def _row(self, figures: _Figures, **key: Any) -> ComputeNode:
-        return ComputeNode(
-            self._context,
-            **figures._asdict() | {"pci_stats": _pci_stats(figures.pci_stats)},
-            **key,
-            host=self._host,
-            driver_instance=self._publisher.instance,
-        )
 
     def _wanted(self, node: Node, root: Provider) -> _Figures:
         stored = self._figures.get(node.uuid)
@@ -158,6 +150,15 @@ class NodeRows:
         )
 
 
+def _published(
+    nodes: Iterable[Node], records: Mapping[str, Record]
+) -> Iterator[tuple[Node, Provider]]:
+    for node in nodes:
+        record = records.get(node.uuid)
+        if record is not None and record.applied is not None:
+            yield node, record.applied
+
+
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:
     inventory = root.inventories.get(name)
     if inventory is None:
@@ -177,9 +178,14 @@ def _figures_of(row: ComputeNode) -> _Figures | None:
         return None
 
 
-def _pci_stats(kinds: PciStats | None) -> PciDeviceList | None:
-    if kinds is None:
-        return None
+def _set(row: ComputeNode, figures: _Figures, before: _Figures | None = None) -> None:
+    for name, value in figures._asdict().items():
+        if before is None or getattr(before, name) != value:
+            is_devices = name == "pci_stats" and value is not None
+            setattr(row, name, _pci_stats(value) if is_devices else value)
+
+
+def _pci_stats(kinds: PciStats) -> PciDeviceList:
     names = ("vendor_id", "product_id", "numa_node", "count")
     devices = [PciDevice(**dict(zip(names, kind, strict=True))) for kind in kinds]
     return PciDeviceList(objects=devices)
