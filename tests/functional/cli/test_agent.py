@@ -55,7 +55,7 @@ def configure(program: Program) -> None:
     program.config.write_text(
         "[DEFAULT]\nenabled_drivers = one, two\nhost = lab\nservice_down_time = 60\n"
         f"state_path = {program.directory}\n[placement]{placement}\n"
-        "[agent]\npoll_interval = 0.01\n[two]\ndriver = fixed\n[one]\ndriver = fixed\n"
+        "[agent]\npoll_interval = 0.1\n[two]\ndriver = fixed\n[one]\ndriver = fixed\n"
     )
 
 
