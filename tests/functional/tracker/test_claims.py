@@ -346,12 +346,17 @@ def test_move_claimed_again_for_another_node_releases_the_first(
     assert noted(publishing.context)[OTHER] == NOTHING
 
 
+def finished_move(context: Context) -> tuple[Instance, Migration]:
+    """Return an instance, and its finished move to OTHER."""
+    one = small(context, ONE)
+    to = {"status": "finished", "dest_compute": HOST, "dest_node": "cn-1"}
+    return one, migration(context, one, ONE, **to)
+
+
 def test_drop_of_a_move_claim_can_be_repeated_after_its_save_failed(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = small(publishing.context, ONE)
-    to = {"status": "finished", "dest_compute": HOST, "dest_node": "cn-1"}
-    move = migration(publishing.context, one, ONE, **to)
+    one, move = finished_move(publishing.context)
 
     def fail(_claim: NodeClaim) -> None:
         raise ConcurrentSave(kind="Instance", keys=[one.uuid])
@@ -368,9 +373,7 @@ def test_drop_of_a_move_claim_can_be_repeated_after_its_save_failed(
 def test_drop_of_a_move_claim_while_the_destination_is_deleted_moves_the_instance(
     publishing: Publishing, here: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = small(publishing.context, ONE)
-    to = {"status": "finished", "dest_compute": HOST, "dest_node": "cn-1"}
-    move = migration(publishing.context, one, ONE, **to)
+    one, move = finished_move(publishing.context)
 
     def find_before_deletion(*place: Any) -> list[ComputeNode]:
         found = nodes_named(*place)
