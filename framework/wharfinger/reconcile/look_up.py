@@ -163,10 +163,11 @@ class LookUp:
 
     def _unrecorded(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
+        our_trait = self._our_trait
         for uuid, live in state.live.items():
             if (
                 not state.record(uuid).is_ours
-                and self._our_trait in live.traits
+                and our_trait in live.traits
                 and not state.stated(uuid)
                 and (root := state.desired.get(live.root_uuid))
                 and root.mode is PublishingMode.OVERLAY
