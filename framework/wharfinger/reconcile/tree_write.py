@@ -202,7 +202,8 @@ def results(tree: TreeWrite) -> dict[str, Record | None]:
         elif not tree.left[uuid]:
             live = _live(tree, uuid)
             if live and uuid in left and live.inventories == left[uuid].inventories:
-                live = left[uuid]  # temporary figures must not count as figures to restore
+                # Temporary figures must not count as figures to restore.
+                live = replace(live, generation=None)
             found[uuid] = planned and replace(planned, live=live)
         elif planned and uuid in left:
             # The reshape or a later step was refused, or it was done and the answer was lost. The
