@@ -17,8 +17,15 @@ from wharfinger.exceptions import (
     RootDeletionBlocked,
     WharfingerError,
 )
-from wharfinger.objects import JOB_HOLDER, ComputeNodeList, Reservation, ReservationList
+from wharfinger.objects import (
+    JOB_HOLDER,
+    ComputeNodeList,
+    ProviderRecordList,
+    Reservation,
+    ReservationList,
+)
 from wharfinger.placement.client import PlacementClient
+from wharfinger.placement.model import ProviderSummary
 from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
@@ -39,6 +46,8 @@ from wharfinger.tracker.reported_node import Node
 from wharfinger.tracker.usage import HostUsage
 
 LOG: Final = logging.getLogger(__name__)
+#: Providers in one query of their records. PostgreSQL allows 65,535 values in a query.
+_BATCH: Final = 1000
 _Answer = TypeVar("_Answer")
 
 
@@ -138,18 +147,30 @@ class LookUp:
                     uuid,
                 )
             state = state.block(released)
-        strays = state.strays
-        if strays:  # nodes of this instance on other hosts are no strays
-            known = ComputeNodeList.get_revisions(self.store.context, None, self.store.instance)
-            strays = tuple(one for one in strays if one.root_provider_uuid not in known)
         return replace(
             state,
             new_nodes=tuple(node for uuid, node in new.items() if uuid not in state.blocked),
             takeovers=tuple(free),
             overlaid_takeovers=frozenset(below),
             released_roots=released,
-            strays=strays,
+            strays=self._without_record(state.strays) if state.strays else (),
         )
+
+    def _without_record(self, strays: tuple[ProviderSummary, ...]) -> tuple[ProviderSummary, ...]:
+        # Other hosts may have an instance of this name. Their overlaid nodes have only records.
+        context, instance = self.store.context, self.store.instance
+        nodes = ComputeNodeList.get_revisions(context, None, instance)
+        left = [one for one in strays if one.root_provider_uuid not in nodes]
+        recorded: set[str] = set()
+        for start in range(0, len(left), _BATCH):
+            uuids = [one.uuid for one in left[start : start + _BATCH]]
+            found = ProviderRecordList.get_by_filters(
+                context, driver_instance=instance, provider_uuid=uuids
+            )
+            recorded.update(
+                one.provider_uuid for one in found if one.known("host") != self.store.host
+            )
+        return tuple(one for one in left if one.uuid not in recorded)
 
     def _without_row(self, state: CycleState) -> dict[str, Node]:
         return {

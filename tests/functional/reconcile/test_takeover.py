@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from threading import Barrier
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -41,7 +42,7 @@ from wharfinger.objects import (
     ReservationList,
     Service,
 )
-from wharfinger.providers import ProviderTree
+from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.providers.provider_record import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -495,6 +496,30 @@ def test_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
     for one in (near, far):
         assert [each.name for each in one.restarted().sync().pending] == ["lost"]
     assert everything().keys() == {"cn", "stays", "far", "gpu", "beyond", "lost"}
+
+
+def test_overlaid_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    def overlay(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+        tree.set_publishing_mode(node, PublishingMode.OVERLAY)
+        if not tree.exists(f"{node}_gpu"):
+            tree.new_child(f"{node}_gpu", node)
+        tree.update_inventory(f"{node}_gpu", {"VGPU": {"total": 4}})
+
+    for name in ("far", "beyond"):
+        placement.client.create_provider(str(uuid4()), name, None)
+        far.driver.nodes[name] = overlay
+    sync(far, near)
+    assert_nothing_to_do(far, near)
+    # Without its record, the provider is an orphan again.
+    gpu = {one.name: one.uuid for one in placement.client.list_providers()}["far_gpu"]
+    forgotten = ProviderRecordList.get_by_filters(far.context, provider_uuid=gpu)
+    ProviderRecordList.replace(
+        far.context, FAR, near.cycle.instance, ProviderRecordList(far.context), [gpu]
+    )
+    assert len(forgotten) == 1
+    assert [one.name for one in near.restarted().plan().pending] == ["far_gpu"]
 
 
 # Several hosts at once.
