@@ -6,13 +6,10 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-import msgspec
-
 from wharfinger.exceptions import ConcurrentUpdate, PlacementError, WharfingerError
 from wharfinger.objects import Instance
 from wharfinger.placement.allocation_writes import AllocationWrites
-from wharfinger.placement.client import PlacementClient, consumer_path
-from wharfinger.placement.model import Amounts
+from wharfinger.placement.client import PlacementClient
 
 #: Amounts by resource class, by provider uuid.
 Allocations = Mapping[str, Mapping[str, int]]
@@ -28,11 +25,6 @@ class Consumer:
     generation: int | None = None
 
 
-class _Answer(msgspec.Struct, frozen=True):
-    allocations: dict[str, Amounts]
-    consumer_generation: int | None = None
-
-
 class Consumers(AllocationWrites):
     """Reads and writes the allocations of consumers. Methods raise PlacementError."""
 
@@ -44,9 +36,9 @@ class Consumers(AllocationWrites):
 
     def get(self, uuid: str) -> Consumer:
         """Read a consumer; an unknown one has no allocations."""
-        answer = self._client.send("GET", consumer_path(uuid), None, _Answer)
-        allocations = {provider: part.resources for provider, part in answer.allocations.items()}
-        return Consumer(uuid, allocations, answer.consumer_generation if allocations else None)
+        held = self._client.get_allocations(uuid)
+        allocations = {one: part["resources"] for one, part in held["allocations"].items()}
+        return Consumer(uuid, allocations, held.get("consumer_generation") if allocations else None)
 
     def set(self, instance: Instance, *changes: tuple[Consumer, Allocations]) -> None:
         """Replace all allocations of one or more consumers, in one request.

@@ -108,8 +108,9 @@ class PlacementClient:
         return self._get_member(provider_path(uuid, "allocations"), "allocations", dict[str, Any])
 
     def get_allocations(self, consumer_uuid: str) -> dict[str, Any]:
-        """Return a consumer's allocations in the form of the API, without consumer type."""
-        return self._get(consumer_path(consumer_uuid), dict[str, Any], BEFORE_CONSUMER_TYPES)
+        """Return a consumer's allocations in the form of a request, without consumer type."""
+        kind = model.ConsumerAllocations
+        return {**self._get(consumer_path(consumer_uuid), kind, BEFORE_CONSUMER_TYPES)}
 
     def get_allocation_candidates(self, wanted: Query) -> model.AllocationCandidates:
         """Return the allocation candidates for a query; raises MicroversionUnsupported."""

@@ -1,7 +1,7 @@
 """Placement's answers, with the fields that we read."""
 
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict
 
 from msgspec import DecodeError, Struct, defstruct
 
@@ -55,6 +55,23 @@ class Amounts(Struct, frozen=True):
     """The amounts that a candidate takes from one provider, by resource class."""
 
     resources: dict[str, int]
+
+
+class Allocation(TypedDict):
+    """The amounts that a consumer has from one provider, by resource class."""
+
+    resources: dict[str, int]
+
+
+class ConsumerAllocations(TypedDict, total=False):
+    """Answer to GET /allocations/{uuid}, in the form of a request that writes allocations."""
+
+    #: By provider uuid.
+    allocations: Required[dict[str, Allocation]]
+    project_id: str | None
+    user_id: str | None
+    #: From microversion 1.28.
+    consumer_generation: int | None
 
 
 class AllocationRequest(Struct, frozen=True):

@@ -103,15 +103,12 @@ class LookUp:
         """
         wanted = sorted(uuids)
         consumers = {one for uuid in wanted for one in self.client.get_provider_allocations(uuid)}
-        found: dict[str, Any] = {}
+        found: Allocations = {}
         for consumer in sorted(consumers):
             held = self.client.get_allocations(consumer)
-            # The generations of the providers are part of answers, but not of requests.
-            parts = {
-                uuid: {"resources": part["resources"]} for uuid, part in held["allocations"].items()
-            }
-            if not parts.keys().isdisjoint(wanted):  # else the consumer was deleted meanwhile
-                found[consumer] = {**held, "allocations": parts}
+            # Otherwise, the consumer was deleted meanwhile.
+            if not held["allocations"].keys().isdisjoint(wanted):
+                found[consumer] = held
         return found
 
     def _lost_allocations(self) -> LostAllocations:

@@ -243,6 +243,19 @@ def versions(*ranges: str) -> bytes:
 # Unreadable answers.
 
 
+@pytest.mark.parametrize(
+    "body", [b"{}", b"[]", b'{"allocations": null}', b'{"allocations": {"provider": {}}}']
+)
+def test_allocations_in_another_form_are_an_unexpected_answer(
+    placement: PlacementFixture, body: bytes
+) -> None:
+    consumer = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
+    client = altered(placement, consumer, body, 200)
+
+    with pytest.raises(exceptions.UnexpectedAnswer, match=consumer):
+        client.get_allocations(consumer)
+
+
 @pytest.mark.parametrize("status", [200, 500])
 @pytest.mark.parametrize("body", [LATIN_1, NESTED], ids=["latin-1", "nested"])
 def test_undecodable_answer_is_an_error_with_its_status(
