@@ -32,7 +32,7 @@ ESCAPES = {
 KNOWN = {name: pytest.mark.xfail(reason=reason) for name, reason in ESCAPES.items()}
 #: Rules that may need a hundred random histories to find a defect.
 HISTORIES = {"WHF-991"}
-#: Marks drivers that only runs with --all test: no quick rule finds their defect.
+#: Marks drivers that only runs with --all test: only a slow rule finds their defect, or none.
 OTHERS = pytest.mark.drawn(0)
 
 
@@ -43,7 +43,7 @@ def cases(apart: bool) -> list[Any]:
             id=one.name,
             marks=[
                 *([KNOWN[one.name]] if one.name in KNOWN else []),
-                *([OTHERS] if one.name in KNOWN or {*one.rules} <= HISTORIES else []),
+                *([OTHERS] if one.name in KNOWN or {*one.rules} <= HISTORIES | SLOW else []),
             ],
         )
         for one in wrong.all.values()
