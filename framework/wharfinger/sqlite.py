@@ -17,11 +17,7 @@ _SCHEMA_LOCK: Final = "wharfinger-schema"
 _PATIENCE: Final = 30
 #: Writers wait for each other (in milliseconds); readers do not block the writer; committed data
 #: survives a power failure.
-_PRAGMAS: Final = (
-    f"busy_timeout={_PATIENCE * 1000}",
-    "journal_mode=WAL",
-    "synchronous=FULL",
-)
+_PRAGMAS: Final = (f"busy_timeout={_PATIENCE * 1000}", "journal_mode=WAL", "synchronous=FULL")
 
 
 def schema_lock(directory: Path | None) -> AbstractContextManager[Any]:

@@ -174,10 +174,7 @@ def _is_whole(request: bytes) -> bool:
 def _as_answer(found: health.Health, now: float) -> tuple[HTTPStatus, _Content]:
     is_failure = found.verdict is health.Verdict.FAIL
     body = json.dumps(found.as_json(now, time.time())).encode()
-    return (
-        HTTPStatus.SERVICE_UNAVAILABLE if is_failure else HTTPStatus.OK,
-        (_HEALTH_JSON, body),
-    )
+    return (HTTPStatus.SERVICE_UNAVAILABLE if is_failure else HTTPStatus.OK, (_HEALTH_JSON, body))
 
 
 def _answer(request: bytes, routes: Mapping[str, _Route]) -> bytes:

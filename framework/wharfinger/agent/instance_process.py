@@ -34,7 +34,7 @@ _LOOP: Final = 3
 STACKS: Final = signal.SIGUSR1
 #: Advice for the log, by the way in which the process ended.
 _HINTS: Final = {
-    "signal SIGKILL": " The kernel does so if memory is short; look into the kernel's log.",
+    "signal SIGKILL": " The kernel does so if memory is short; look into the kernel's log."
 }
 #: The largest number of bytes of stacks that are logged at once.
 _LONGEST_STACKS: Final = 256 * 1024

@@ -21,13 +21,7 @@ LOG: Final = logging.getLogger(__name__)
 class ThreadRunner:
     """Runs a driver instance in a thread."""
 
-    def __init__(
-        self,
-        conf: Options,
-        name: str,
-        client: PlacementClient,
-        context: Context,
-    ) -> None:
+    def __init__(self, conf: Options, name: str, client: PlacementClient, context: Context) -> None:
         self.name: Final = name
         self._hang_timeout: Final = AgentSection.read(conf).hang_timeout
         self._latest: Final = _LatestReport()

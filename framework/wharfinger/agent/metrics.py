@@ -26,11 +26,7 @@ OTHER_REASONS: Final = "other reasons"
 REASONS: Final = 40
 #: Reasons that can be labels. Other texts of drivers may contain names.
 _LABEL: Final = re.compile(r"[A-Za-z][A-Za-z _-]{0,39}\Z")
-_CYCLES: Final = {
-    CycleType.FULL: "full",
-    CycleType.DRIFT: "drift",
-    CycleType.POLL: "poll",
-}
+_CYCLES: Final = {CycleType.FULL: "full", CycleType.DRIFT: "drift", CycleType.POLL: "poll"}
 
 
 def _clocks() -> tuple[float, float]:
@@ -41,9 +37,7 @@ class Metrics:
     """Makes the page of metrics from the status of the agent."""
 
     def __init__(
-        self,
-        status: Callable[[], AgentStatus],
-        clocks: Callable[[], tuple[float, float]] = _clocks,
+        self, status: Callable[[], AgentStatus], clocks: Callable[[], tuple[float, float]] = _clocks
     ) -> None:
         self._registry: Final = CollectorRegistry()
         self._registry.register(_StatusCollector(status, clocks))

@@ -46,9 +46,7 @@ def read_status(path: Path) -> AgentStatus:
         ) from error
     except (OSError, HTTPException) as error:
         raise _failed(
-            path,
-            f"the answer did not arrive: {shown(error)}.",
-            "Read the log of the agent.",
+            path, f"the answer did not arrive: {shown(error)}.", "Read the log of the agent."
         ) from error
     finally:
         connection.close()

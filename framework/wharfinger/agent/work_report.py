@@ -6,12 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from wharfinger.agent.schedule import CycleType
-from wharfinger.agent.status import (
-    CycleCounts,
-    InstanceReport,
-    ProviderCounts,
-    ReservationCount,
-)
+from wharfinger.agent.status import CycleCounts, InstanceReport, ProviderCounts, ReservationCount
 from wharfinger.error_codes import with_code
 from wharfinger.exceptions import PlacementUnavailable, printable
 from wharfinger.placement.client import PlacementClient
@@ -166,8 +161,7 @@ def _reservation_counts(records: Iterable[Record]) -> dict[str, ReservationCount
             name = name if name in counts or len(counts) < _REASONS else OTHER_REASONS
             known = counts.get(name, ReservationCount(providers=0, oldest_since=since + offset))
             counts[name] = ReservationCount(
-                providers=known.providers + 1,
-                oldest_since=min(known.oldest_since, since + offset),
+                providers=known.providers + 1, oldest_since=min(known.oldest_since, since + offset)
             )
     return counts
 

@@ -46,13 +46,7 @@ from wharfinger.exceptions import (
     ReservationRefused,
     WharfingerError,
 )
-from wharfinger.objects import (
-    ComputeNode,
-    Flavor,
-    Instance,
-    Migration,
-    Reservation,
-)
+from wharfinger.objects import ComputeNode, Flavor, Instance, Migration, Reservation
 from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names

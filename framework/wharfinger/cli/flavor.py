@@ -202,10 +202,7 @@ class FlavorShow(ObjectShow):
         if parsed_args.program is None or parsed_args.formatter != "table":
             return super().produce_output(parsed_args, column_names, data)
         properties = (f"{key}={value}" for key, value in zip(column_names, data, strict=True))
-        lines = [
-            *(f"--property {shlex.quote(one)}" for one in properties),
-            shlex.quote(self._name),
-        ]
+        lines = [*(f"--property {shlex.quote(one)}" for one in properties), shlex.quote(self._name)]
         sys.stdout.write(" \\\n    ".join(["openstack flavor set", *lines]) + "\n")
         return DONE
 

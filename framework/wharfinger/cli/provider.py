@@ -75,10 +75,7 @@ class ProviderList(WharfingerCommand, Lister):
         owners = [required(parsed_args.owner)] if parsed_args.owner else []
         with usage(self._parser):
             wanted = together([*owners, *parsed_args.traits])
-        named = (
-            (SUBJECT, "required", wanted.wanted),
-            (SUBJECT, "forbidden", wanted.forbidden),
-        )
+        named = ((SUBJECT, "required", wanted.wanted), (SUBJECT, "forbidden", wanted.forbidden))
         with naming_unknown(self.placement, named):
             return self.placement.list_providers(required=wanted.values())
 

@@ -159,10 +159,7 @@ class ProviderReserve(ObjectCommand):
         self._refuse_second(provider, holder)
         try:
             held = Reservations(self.placement, self.objects, self.down_time).reserve(
-                provider,
-                holder=holder,
-                reason=parsed_args.reason,
-                expected_end=parsed_args.until,
+                provider, holder=holder, reason=parsed_args.reason, expected_end=parsed_args.until
             )
         except ObjectExists:
             self._refuse_second(provider, holder)  # another process stored it meanwhile

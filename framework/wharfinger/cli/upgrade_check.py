@@ -205,8 +205,7 @@ class Checks(UpgradeCommands):
                 "owner trait.",
             )
         return Result(
-            Code.SUCCESS,
-            "No provider." if complete else "No provider with free resources.",
+            Code.SUCCESS, "No provider." if complete else "No provider with free resources."
         )
 
     @_as_result
@@ -249,8 +248,7 @@ def _database_result(found: "Condition") -> Result:
     there = f"{found.name} is at {schema.current}"
     if not schema.is_known and lacking:
         return Result(
-            Code.FAILURE,
-            f"{there}, of a newer release: {lacking}. Install that release.",
+            Code.FAILURE, f"{there}, of a newer release: {lacking}. Install that release."
         )
     if not schema.is_known:
         return Result(
@@ -266,8 +264,7 @@ def _database_result(found: "Condition") -> Result:
         )
     if lacking:
         return Result(
-            Code.FAILURE,
-            f"{there}, the newest, but {lacking}. Restore it from a backup.",
+            Code.FAILURE, f"{there}, the newest, but {lacking}. Restore it from a backup."
         )
     return Result(Code.SUCCESS, f"{there}, the newest.")
 

@@ -14,12 +14,7 @@ from weakref import WeakKeyDictionary
 
 from wharfinger.conformance.exceptions import NotShown, Violation
 from wharfinger.conformance.harness import Fault
-from wharfinger.conformance.placement_diff import (
-    Contents,
-    at_and_below,
-    difference,
-    is_reserved,
-)
+from wharfinger.conformance.placement_diff import Contents, at_and_below, difference, is_reserved
 from wharfinger.conformance.rules import can_be_busy
 from wharfinger.conformance.subject import Publishing, Subject
 from wharfinger.exceptions import WharfingerError

@@ -121,6 +121,5 @@ def _find_writes_and_calls(subject: Subject, forks: Forks, reference: Reference)
             f"a driver in another process publishes something else than here: {violation.found}"
         ) from violation
     return _Found(
-        writes=bool(history.elsewhere.writes),
-        sees_calls=any(step.calls for step in history.steps),
+        writes=bool(history.elsewhere.writes), sees_calls=any(step.calls for step in history.steps)
     )

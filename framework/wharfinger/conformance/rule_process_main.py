@@ -53,10 +53,7 @@ def _answer_all(start: Any, directory: Path) -> None:
     rules = {rule.id: rule for rule in all_rules()}
     calls = RunningCalls(directory / "calls")
     asked = Asked.from_data(start["asked"])
-    with (
-        set_up(asked, directory, calls) as examination,
-        os.fdopen(start["questions"]) as questions,
-    ):
+    with set_up(asked, directory, calls) as examination, os.fdopen(start["questions"]) as questions:
         examination.broken.update(start["broken"])
         _tell(start, {"reason": "", "capabilities": declared_capabilities(asked.driver or "")})
         for line in questions:

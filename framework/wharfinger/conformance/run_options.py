@@ -80,11 +80,7 @@ class Asked:
         """Return the options from the result of ``to_data``."""
         file = data["config_file"]
         return cls(
-            **{
-                **data,
-                "config_file": file and Path(file),
-                "profile": Profile(data["profile"]),
-            }
+            **{**data, "config_file": file and Path(file), "profile": Profile(data["profile"])}
         )
 
 

@@ -67,10 +67,7 @@ class SleepObserver:
     """Records too much sleep in driver calls, and changes of state of the whole process."""
 
     def __init__(
-        self,
-        process: ProcessObserver,
-        backend: BackendFrames,
-        may_sleep: frozenset[str],
+        self, process: ProcessObserver, backend: BackendFrames, may_sleep: frozenset[str]
     ) -> None:
         self._process: Final = process
         self._backend: Final = backend

@@ -140,11 +140,7 @@ class Rows:
         return found
 
     def put(
-        self,
-        scope: Values,
-        key: str,
-        rows: Mapping[str, Values | None],
-        existing: Collection[str],
+        self, scope: Values, key: str, rows: Mapping[str, Values | None], existing: Collection[str]
     ) -> None:
         """Update the ``existing`` rows, and add the others; None deletes a row."""
         for some in _batches(one for one, row in rows.items() if row is None and one in existing):

@@ -10,11 +10,4 @@ ProviderTree and Inventory are in ``wharfinger.providers``, ComputeNode in ``wha
 from wharfinger.driver.base import Allocations, ComputeDriver
 from wharfinger.driver.capabilities import SUPPORTED, Capabilities, Capability, unsupported
 
-__all__ = [
-    "SUPPORTED",
-    "Allocations",
-    "Capabilities",
-    "Capability",
-    "ComputeDriver",
-    "unsupported",
-]
+__all__ = ["SUPPORTED", "Allocations", "Capabilities", "Capability", "ComputeDriver", "unsupported"]

@@ -48,7 +48,4 @@ class Capabilities:
 
 
 #: The optional methods of ComputeDriver, by capability.
-METHODS: Final = {
-    "change_feed": ("changed_nodes",),
-    "programming": ("program", "current_function"),
-}
+METHODS: Final = {"change_feed": ("changed_nodes",), "programming": ("program", "current_function")}

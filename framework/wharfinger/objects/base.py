@@ -226,9 +226,7 @@ class WharfingerObject:
                     primitive.pop(name, None)
 
     def obj_to_primitive(
-        self,
-        target_version: str | None = None,
-        version_manifest: Mapping[str, str] | None = None,
+        self, target_version: str | None = None, version_manifest: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Return the object as a primitive.
 

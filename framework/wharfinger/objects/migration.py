@@ -177,10 +177,7 @@ class MigrationList(KeptList[Migration]):
     KIND = Migration
     objects: list[Migration]
     fields = {"objects": field_base.ListOfObjectsField("Migration")}
-    child_versions: ClassVar[dict[str, str]] = {
-        "1.0": "1.0",
-        "1.1": "1.1",
-    }
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0", "1.1": "1.1"}
 
     @classmethod
     @base.remotable

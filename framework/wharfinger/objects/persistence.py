@@ -80,9 +80,7 @@ class RowObject(WharfingerObject):
         }
 
     def obj_to_primitive(
-        self,
-        target_version: str | None = None,
-        version_manifest: Mapping[str, str] | None = None,
+        self, target_version: str | None = None, version_manifest: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
         """Return the object as a primitive, including why fields could not be read."""
         primitive = super().obj_to_primitive(target_version, version_manifest)

@@ -81,7 +81,4 @@ class ReservationList(KeptList[Reservation]):
     KIND = Reservation
     objects: list[Reservation]
     fields = {"objects": field_base.ListOfObjectsField("Reservation")}
-    child_versions: ClassVar[dict[str, str]] = {
-        "1.0": "1.0",
-        "1.1": "1.1",
-    }
+    child_versions: ClassVar[dict[str, str]] = {"1.0": "1.0", "1.1": "1.1"}

@@ -14,10 +14,7 @@ from wharfinger.objects.persistence import KeptList, KeptObject
 
 #: The changes in service versions, on which other services rely.
 SERVICE_VERSIONS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        1: "first version",
-        2: "all providers that it publishes have an owner trait",
-    }
+    {1: "first version", 2: "all providers that it publishes have an owner trait"}
 )
 #: The first version whose providers all have an owner trait.
 OWNER_TAG_VERSION: Final = 2

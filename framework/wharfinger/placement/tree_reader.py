@@ -5,12 +5,7 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 
-from wharfinger.exceptions import (
-    NotFound,
-    PermissionRefused,
-    PlacementError,
-    PlacementUnavailable,
-)
+from wharfinger.exceptions import NotFound, PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import instance_trait

@@ -34,10 +34,7 @@ def problem(
             moment = datetime.fromtimestamp(absence.since, UTC)
             missing = f" since {moment.isoformat(timespec='seconds')}"
         return ProviderMissing(
-            provider=mine.name,
-            uuid=mine.uuid,
-            instance=publisher.instance,
-            missing=missing,
+            provider=mine.name, uuid=mine.uuid, instance=publisher.instance, missing=missing
         )
     if named is None or (live and live.name == mine.name):
         return None

@@ -165,11 +165,7 @@ class ProviderTree:
             return self._new(name, uuid, generation, None)
 
     def new_child(
-        self,
-        name: str,
-        parent: str,
-        uuid: str | None = None,
-        generation: int | None = None,
+        self, name: str, parent: str, uuid: str | None = None, generation: int | None = None
     ) -> str:
         """Add a provider below ``parent`` (a name or uuid) and return its uuid.
 

@@ -5,13 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from wharfinger.providers import compute_status
-from wharfinger.providers.plan import (
-    ForeignReservation,
-    Plan,
-    Reshape,
-    SetInventories,
-    TreePlan,
-)
+from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import orphan
@@ -37,11 +31,7 @@ def plan_cycle(state: CycleState) -> Plan:
         )
 
     planned = plan_trees(
-        _with_reasons_to_keep(state),
-        state.desired.values(),
-        state.live,
-        state.records,
-        is_planned,
+        _with_reasons_to_keep(state), state.desired.values(), state.live, state.records, is_planned
     )
     trees = {tree.root_uuid: tree for tree in (*planned, *_blocked_trees(state))}
 

@@ -34,10 +34,7 @@ class Explaining:
     """Explains why a request has candidates or none."""
 
     def __init__(
-        self,
-        client: PlacementClient,
-        filters: Mapping[str, RequestFilter],
-        objects: Context | None,
+        self, client: PlacementClient, filters: Mapping[str, RequestFilter], objects: Context | None
     ) -> None:
         self._client: Final = client
         self._search: Final = CandidateSearch(client, filters)

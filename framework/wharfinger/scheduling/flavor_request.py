@@ -76,10 +76,7 @@ class GroupDraft:
                 raise invalid(key, value, error.problem) from error
             self.resources[name] = amount
             self.keys["resources", name] = key
-        for traits, others in (
-            (asked.required, self.forbidden),
-            (asked.forbidden, self.required),
-        ):
+        for traits, others in ((asked.required, self.forbidden), (asked.forbidden, self.required)):
             for trait in sorted(traits & others):
                 other = self.keys["trait", trait]
                 problem = f"{other} requests the opposite for {trait}. Remove one of them."

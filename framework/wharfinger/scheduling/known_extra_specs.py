@@ -121,9 +121,7 @@ TRANSLATED: Final = (
         "others. Refused beside ``resources:VCPU`` and ``resources:PCPU``.",
     ),
     _translated(
-        DEDICATED_MASK,
-        CPUS,
-        f"The dedicated CPUs of ``{CPU_POLICY}=mixed``. Refused without it.",
+        DEDICATED_MASK, CPUS, f"The dedicated CPUs of ``{CPU_POLICY}=mixed``. Refused without it."
     ),
     _translated(REALTIME, FLAG, f"See ``{CPU_POLICY}=mixed``."),
     _translated(REALTIME_MASK, CPUS, f"See ``{CPU_POLICY}=mixed``."),
@@ -145,10 +143,7 @@ TRANSLATED: Final = (
         matching(r"[a-zA-Z0-9_]+(,[a-zA-Z0-9_]+)*,?", "labels with commas between them: 6GB,16GB"),
         "``CUSTOM_PMEM_NAMESPACE_<LABEL>=1`` for each label.",
     ),
-    _asking(
-        MEM_ENCRYPTION,
-        {"true": Asked(resources={orc.MEM_ENCRYPTION_CONTEXT: 1})},
-    ),
+    _asking(MEM_ENCRYPTION, {"true": Asked(resources={orc.MEM_ENCRYPTION_CONTEXT: 1})}),
     _asking(
         "hw:mem_encryption_model",
         {
@@ -203,10 +198,7 @@ TRANSLATED: Final = (
         {"socket": _required(os_traits.COMPUTE_SOCKET_PCI_NUMA_AFFINITY)},
         *("required", "preferred", "legacy"),
     ),
-    _asking(
-        EPHEMERAL_ENCRYPTION,
-        {"true": _of_root(os_traits.COMPUTE_EPHEMERAL_ENCRYPTION)},
-    ),
+    _asking(EPHEMERAL_ENCRYPTION, {"true": _of_root(os_traits.COMPUTE_EPHEMERAL_ENCRYPTION)}),
     _asking(
         "hw:ephemeral_encryption_format",
         {
@@ -250,8 +242,7 @@ WITHOUT_MEANING: Final = (
     _ignored(
         _NUMA,
         matching(
-            r"large|small|any|\d+([kKMGT]i?)?(b|bit|B)?",
-            "large, small, any or a size such as 2MB",
+            r"large|small|any|\d+([kKMGT]i?)?(b|bit|B)?", "large, small, any or a size such as 2MB"
         ),
         "hw:mem_page_size",
     ),

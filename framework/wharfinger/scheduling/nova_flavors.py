@@ -18,13 +18,7 @@ from wharfinger.scheduling.known_extra_specs import (
     MEM_ENCRYPTION,
     PMEM,
 )
-from wharfinger.scheduling.request import (
-    UNNUMBERED,
-    RequestGroup,
-    ResourceRequest,
-    about,
-    invalid,
-)
+from wharfinger.scheduling.request import UNNUMBERED, RequestGroup, ResourceRequest, about, invalid
 
 _OF_ROOT: Final = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
 #: Prefixes of traits that a host has, but not its devices.
@@ -118,12 +112,7 @@ def _in_own_groups(
 
 
 def _check_traits(
-    group: RequestGroup,
-    contested: list[str],
-    keys: _Keys,
-    specs: Mapping[str, str],
-    *,
-    stays: bool,
+    group: RequestGroup, contested: list[str], keys: _Keys, specs: Mapping[str, str], *, stays: bool
 ) -> None:
     # A trait may be meant for a class that moves.
     traits = set(group.traits.required)

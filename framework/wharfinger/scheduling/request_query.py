@@ -3,12 +3,7 @@
 from collections.abc import Iterator
 
 from wharfinger.placement.query_features import Query
-from wharfinger.scheduling.request import (
-    UNNUMBERED,
-    GroupPolicy,
-    RequestGroup,
-    ResourceRequest,
-)
+from wharfinger.scheduling.request import UNNUMBERED, GroupPolicy, RequestGroup, ResourceRequest
 
 
 def encode(request: ResourceRequest) -> Query:

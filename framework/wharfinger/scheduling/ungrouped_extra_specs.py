@@ -84,9 +84,7 @@ def _cpus(
     if policy and cpus:
         key, amount = next(iter(cpus.values()))
         raise invalid(
-            key,
-            amount,
-            f"{known.CPU_POLICY}={policy} asks for CPUs as well. Remove one of them.",
+            key, amount, f"{known.CPU_POLICY}={policy} asks for CPUs as well. Remove one of them."
         )
     _check_isolation(flavor, values, cpus)
     dedicated = flavor.vcpus

@@ -9,14 +9,7 @@ from enum import StrEnum
 from typing import Final
 
 from wharfinger.exceptions import ClaimRefused, ConcurrentSave, ObjectError, ObjectNotFound
-from wharfinger.objects import (
-    ComputeNode,
-    ComputeNodeList,
-    Context,
-    Instance,
-    Migration,
-    NodeClaim,
-)
+from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Instance, Migration, NodeClaim
 from wharfinger.tracker.overlaid_nodes import nodes_named
 from wharfinger.tracker.usage import usage_of_node
 

@@ -75,10 +75,7 @@ class NodeRows:
     def new_row(self, node: Node, root: Provider) -> ComputeNode:
         """Return the row of a new node."""
         row = ComputeNode(
-            self._context,
-            uuid=node.uuid,
-            host=self._host,
-            driver_instance=self._publisher.instance,
+            self._context, uuid=node.uuid, host=self._host, driver_instance=self._publisher.instance
         )
         _set(row, self._wanted(node, root))
         return row

@@ -7,12 +7,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from wharfinger.conformance.checks.stability import check_nothing_done
 from wharfinger.conformance.exceptions import Unproven, Violation
-from wharfinger.conformance.expected_figures import (
-    ALL_ALIKE,
-    FIGURES,
-    see_as_expected,
-    see_figures,
-)
+from wharfinger.conformance.expected_figures import ALL_ALIKE, FIGURES, see_as_expected, see_figures
 from wharfinger.conformance.placement_diff import (
     Contents,
     at_and_below,

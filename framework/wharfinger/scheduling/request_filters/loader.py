@@ -71,9 +71,5 @@ def _failed(names: Sequence[str], name: str, error: BaseException) -> Configurat
 
 def _wrong(names: Sequence[str], problem: str, remedy: str) -> ConfigurationError:
     return ConfigurationError(
-        section=GROUP,
-        key="request_filters",
-        value=", ".join(names),
-        problem=problem,
-        remedy=remedy,
+        section=GROUP, key="request_filters", value=", ".join(names), problem=problem, remedy=remedy
     )

@@ -10,6 +10,5 @@ down_revision = "0007"
 
 def upgrade() -> None:
     repeatable_operations.add_column(
-        "provider_records",
-        sa.Column("revision", sa.Integer, nullable=False, server_default="0"),
+        "provider_records", sa.Column("revision", sa.Integer, nullable=False, server_default="0")
     )
