@@ -1,10 +1,8 @@
 """Take over nodes from other hosts and driver instances."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
+from collections.abc import Collection, Container, Iterable, Mapping, Set
 from datetime import timedelta
-from functools import partial
-from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Final
 
 from oslo_log import log as logging
 
@@ -29,7 +27,8 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
-_Item = TypeVar("_Item")
+#: A host, and the uuid of a root that it may have.
+_Place = tuple[str, str]
 
 
 class Takeovers:
@@ -52,18 +51,18 @@ class Takeovers:
         others = list(self._others(uuids))
         if not others:
             return [], {}
-        absent = self._absent(others)
-        claimed = self._used_by_others(others, state.publisher.adopts)
-        up = self._hosts_up(others)
+        records = self._records({row.uuid for row in others})
+        listed = self._listed({(row.host, row.uuid) for row in others}, records)
+        used = self._used_by_others(records, state.publisher.adopts)
 
         def is_free(row: ComputeNode) -> bool:
             if row.driver_instance == self._instance:
-                return row.uuid in absent or row.host not in up
+                return (row.host, row.uuid) not in listed
             live = state.live.get(row.uuid)
             return live is not None and (
                 ownership.instance_trait(self._instance) in live.traits
                 or (
-                    row.uuid not in claimed
+                    row.uuid not in used
                     and ownership.adopts(state.publisher, live, state.desired[row.uuid])
                 )
             )
@@ -82,50 +81,22 @@ class Takeovers:
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
         """Return uuids of roots below which this host can take over records, and errors by root."""
         root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
-        records = [one for one in self._records(root_of) if one.host != self._host]
-        if not records:
-            return frozenset(), {}
-        absent = {(one.host, one.provider_uuid) for one in records if _is_absent(one)}
-        up = self._hosts_up(records)
-        hosts: dict[str, set[str]] = {}
-        for one in records:
-            if one.provider_uuid not in orphans:
-                hosts.setdefault(root_of[one.provider_uuid], set()).add(one.host)
-        taken = {
-            root: self._taken(root_names[root], root, self._instance, min(holders))
-            for root, theirs in hosts.items()
-            if (holders := {one for one in theirs & up if (one, root) not in absent})
+        records = self._records(root_of)
+        places = {
+            (one.host, root_of[one.provider_uuid])
+            for one in self._of_namesakes(records)
+            if one.provider_uuid not in orphans
         }
-        return hosts.keys() - taken.keys(), taken
+        taken = {
+            root: self._taken(root_names[root], root, self._instance, host)
+            for host, root in sorted(self._listed(places, records))
+        }
+        return {root for _host, root in places} - taken.keys(), taken
 
     def take_each(self, state: CycleState) -> dict[str, WharfingerError]:
         """Take over nodes, and records below overlaid roots; return errors by root uuid."""
-        rows = {row.uuid: row for row in state.takeovers}
-        roots = {root: root for root in sorted(state.overlaid_takeovers)}
-        return {
-            **_errors_of(partial(self.take, live=state.live), rows),
-            **_errors_of(self.take_below, roots),
-        }
-
-    def take_below(self, roots: Collection[str]) -> None:
-        """Move the instance's records in these trees to this host, in one transaction.
-
-        Raises ConcurrentSave.
-        """
-        formerly = {one.host for one in self._records(roots)} - {self._host}
-        records = [one for host in sorted(formerly) for one in self._trees_of(host, roots)]
-        if not records:
-            return
-        absent = {one.host for one in records if one.provider_uuid in roots and _is_absent(one)}
-        hosts = {one.host for one in records}
-        self._move((), records, hosts - absent)
-        LOG.warning(
-            "this host has taken over the records of the providers below root %s from driver "
-            "instance %s on host %s: the host is down, or no longer lists these providers.",
-            ", ".join(sorted(roots)),
-            self._instance,
-            ", ".join(sorted(hosts)),
-        )
+        rows: dict[str, ComputeNode | None] = {row.uuid: row for row in state.takeovers}
+        return self._errors_of(rows | dict.fromkeys(state.overlaid_takeovers), state.live)
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
         """Return those of our nodes that another host or driver instance has taken over."""
@@ -135,62 +106,68 @@ class Takeovers:
             if row.driver_instance == self._instance or self._store.get(row.uuid).is_own
         )
 
-    def take(self, rows: Collection[ComputeNode], live: Mapping[str, Provider]) -> None:
-        """Move nodes to this driver instance, in one transaction. Raises ConcurrentSave."""
-        former = {row.uuid: (row.host, row.driver_instance) for row in rows}
-        namesakes = [row for row in rows if row.driver_instance == self._instance]
-        absent = self._absent(namesakes)
-        down = {row.host for row in namesakes if row.uuid not in absent}
+    def _errors_of(
+        self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
+    ) -> dict[str, WharfingerError]:
+        errors: dict[str, WharfingerError] = {}
+        try:
+            self._take(rows, live)
+        except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
+            if len(rows) == 1:
+                return dict.fromkeys(rows, error)
+            for uuid, row in rows.items():
+                errors |= self._errors_of({uuid: row}, live)
+        return errors
+
+    def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
+        # Roots without a row are overlaid: only the records in their trees move.
+        known = self._records(rows)
+        nodes = {uuid: row for uuid, row in rows.items() if row is not None}
+        places = {
+            (row.host, uuid) for uuid, row in nodes.items() if row.driver_instance == self._instance
+        }
+        places |= {
+            (one.host, one.provider_uuid)
+            for one in self._of_namesakes(known)
+            if one.provider_uuid not in nodes
+        }
         records = [
             one
-            for host in sorted({row.host for row in namesakes})
-            for one in self._trees_of(
-                host, {row.uuid for row in namesakes if row.host == host}, live
+            for host in sorted({host for host, _root in places})
+            for one in ProviderRecordList.get_by_filters(
+                self._context, host=host, driver_instance=self._instance
             )
+            if (host, _root_of(one, live)) in places
         ]
-        self._move(rows, records, down)
-        for row in rows:
-            host, instance = former[row.uuid]
-            LOG.warning(
-                "this host has taken over node %s (%s) from driver instance %s on host %s: the "
-                "host is down, the instance no longer lists the node, or the node no longer has "
-                "the trait of the instance.",
-                row.hypervisor_hostname,
-                row.uuid,
-                instance,
-                host,
-            )
-
-    def _move(
-        self,
-        rows: Collection[ComputeNode],
-        records: Collection[ProviderRecord],
-        down_hosts: Collection[str],
-    ) -> None:
+        if not (nodes or records):
+            return
+        former = {(row.driver_instance, row.host, uuid) for uuid, row in nodes.items()}
+        former |= {(self._instance, *place) for place in places}
         ours = self._store.revisions
         coming = {one.provider_uuid for one in records}
-        roots = {row.uuid for row in rows}
         gone_with_rows = {
-            uuid for uuid, record in self._store.records.items() if record.root_uuid in roots
+            uuid for uuid, record in self._store.records.items() if record.root_uuid in nodes
         }
         Takeover(
             self._context,
             host=self._host,
             driver_instance=self._instance,
-            nodes=list(rows),
-            records=list(records),
+            nodes=list(nodes.values()),
+            records=records,
             superseded={uuid: ours[uuid] for uuid in (coming | gone_with_rows) & ours.keys()},
-            down_hosts=sorted(down_hosts),
+            down_hosts=sorted({host for host, _root in places - self._absent(known)}),
             down_time=self._down_time.total_seconds(),
         ).save()
-
-    def _trees_of(
-        self, host: str, roots: Container[str], live: Mapping[str, Provider] = MappingProxyType({})
-    ) -> list[ProviderRecord]:
-        found = ProviderRecordList.get_by_filters(
-            self._context, host=host, driver_instance=self._instance
-        )
-        return [one for one in found if _root_of(one, live) in roots]
+        for instance, host, uuid in sorted(former):
+            row = rows[uuid]
+            LOG.warning(
+                "this host has taken over %s from driver instance %s on host %s: the host is "
+                "down, the instance no longer lists the node, or the node no longer has the trait "
+                "of the instance.",
+                f"node {row.hypervisor_hostname} ({uuid})" if row else f"the records below {uuid}",
+                instance,
+                host,
+            )
 
     def _taken(self, node: str, uuid: str, other: str, host: str) -> NodeTaken:
         if other == self._instance:
@@ -219,53 +196,46 @@ class Takeovers:
             ):
                 yield row
 
-    def _used_by_others(self, rows: Iterable[ComputeNode], named: Container[str]) -> frozenset[str]:
-        records = ProviderRecordList.get_by_filters(
-            self._context, provider_uuid=sorted({row.uuid for row in rows})
+    def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
+        found = (
+            ProviderRecordList.get_by_filters(self._context, provider_uuid=sorted(uuids))
+            if uuids
+            else ()
         )
+        return [one for one in found if "provider_uuid" in one and "driver_instance" in one]
+
+    def _of_namesakes(self, records: Iterable[ProviderRecord]) -> list[ProviderRecord]:
+        return [
+            one
+            for one in records
+            if one.driver_instance == self._instance and one.known("host") not in (None, self._host)
+        ]
+
+    def _used_by_others(
+        self, records: Iterable[ProviderRecord], named: Container[str]
+    ) -> frozenset[str]:
         return frozenset(
             one.provider_uuid
             for one in records
-            if all(name in one for name in ("provider_uuid", "driver_instance"))
-            and one.driver_instance != self._instance
+            if one.driver_instance != self._instance
             and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
         )
 
-    def _absent(self, rows: Iterable[ComputeNode]) -> set[str]:
-        hosts = {row.uuid: row.host for row in rows}
-        return {
-            one.provider_uuid
-            for one in self._records(hosts)
-            if one.host == hosts[one.provider_uuid] and _is_absent(one)
-        }
-
-    def _records(self, uuids: Collection[str]) -> list[ProviderRecord]:
-        if not uuids:
-            return []
-        found = ProviderRecordList.get_by_filters(
-            self._context, driver_instance=self._instance, provider_uuid=sorted(uuids)
-        )
-        return [one for one in found if "provider_uuid" in one and "host" in one]
-
-    def _hosts_up(self, rows: Iterable[ComputeNode | ProviderRecord]) -> frozenset[str]:
+    def _listed(self, places: Set[_Place], records: Iterable[ProviderRecord]) -> set[_Place]:
+        if not places:
+            return set()
         found = ServiceList.get_by_filters(
-            self._context, host=sorted({row.host for row in rows}), binary=AGENT_BINARY
+            self._context, host=sorted({host for host, _root in places}), binary=AGENT_BINARY
         )
-        return frozenset(one.host for one in found if one.may_be_up(self._down_time))
+        up = {one.host for one in found if one.may_be_up(self._down_time)}
+        return {place for place in places - self._absent(records) if place[0] in up}
 
-
-def _errors_of(
-    move: Callable[[Collection[_Item]], object], items: Mapping[str, _Item]
-) -> dict[str, WharfingerError]:
-    try:
-        if items:
-            move(items.values())
-    except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
-        if len(items) == 1:
-            return dict.fromkeys(items, error)
-        alone = (_errors_of(move, {uuid: item}) for uuid, item in items.items())
-        return {uuid: failure for errors in alone for uuid, failure in errors.items()}
-    return {}
+    def _absent(self, records: Iterable[ProviderRecord]) -> set[_Place]:
+        return {
+            (one.host, one.provider_uuid)
+            for one in self._of_namesakes(records)
+            if one.known("absent_since") is not None
+        }
 
 
 def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
@@ -275,10 +245,6 @@ def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
     # Without its revision, the record cannot move; that of an overlaid provider names a node.
     is_movable = "revision" in one and one.known("mode") != "overlay"
     return provider.root_uuid if provider and is_movable else None
-
-
-def _is_absent(record: ProviderRecord) -> bool:
-    return record.known("absent_since") is not None
 
 
 def _has(record: ProviderRecord, field: str) -> bool:
