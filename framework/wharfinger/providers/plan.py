@@ -181,7 +181,6 @@ class TreePlan:
     #: The records to store after the steps, by provider uuid; None: delete the record.
     records: Mapping[str, Record | None] = field(default_factory=dict)
     pending: tuple[PendingRemoval, ...] = ()
-    foreign: tuple[ForeignReservation, ...] = ()
     #: The uuids of providers that the steps remove or reserve, since their backend lacks them.
     gone: frozenset[str] = frozenset()
     #: The errors that prevent the publishing of providers.
@@ -196,8 +195,7 @@ class Plan:
     #: Pending removals and errors that belong to no planned tree.
     orphans: tuple[PendingRemoval, ...] = ()
     errors: tuple[WharfingerError, ...] = ()
-    #: Full reservations by other programs in trees that were not planned.
-    foreign_elsewhere: tuple[ForeignReservation, ...] = ()
+    foreign: tuple[ForeignReservation, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -208,11 +206,6 @@ class Plan:
     def pending(self) -> tuple[PendingRemoval, ...]:
         """Return all removals that wait."""
         return (*self.orphans, *(one for tree in self.trees for one in tree.pending))
-
-    @property
-    def foreign(self) -> tuple[ForeignReservation, ...]:
-        """Return the full reservations by other programs in all trees."""
-        return (*self.foreign_elsewhere, *(one for tree in self.trees for one in tree.foreign))
 
     @property
     def problems(self) -> tuple[WharfingerError, ...]:

@@ -91,7 +91,6 @@ class TreeDraft:
     deletions: list[Step] = field(default_factory=list)
     records: dict[str, Record | None] = field(default_factory=dict)
     pending: list[PendingRemoval] = field(default_factory=list)
-    foreign: list[ForeignReservation] = field(default_factory=list)
     #: Providers to remove or reserve, since their backend lacks them.
     gone: set[str] = field(default_factory=set)
     problems: list[WharfingerError] = field(default_factory=list)
@@ -147,11 +146,6 @@ class TreeDraft:
         self.missing.add(uuid)
         live = record.live and replace(record.live, generation=None, inventories={})
         self.records[uuid] = replace(record, live=live)
-
-    def note_foreign(self, after: Provider, record: Record) -> None:
-        """Note the classes of a planned provider that another program has fully reserved."""
-        if found := foreign_reservation(after, record):
-            self.foreign.append(found)
 
     def leave(self, uuid: str) -> None:
         """Leave a provider unchanged, and record its present state."""

@@ -58,7 +58,7 @@ def plan_trees(
             remove(draft)
             _leave_others(draft)
         plan = _tree_plan(draft, change)
-        if plan.steps or plan.records or plan.pending or plan.foreign or plan.problems:
+        if plan.steps or plan.records or plan.pending or plan.problems:
             plans.append(plan)
     return tuple(plans)
 
@@ -145,7 +145,6 @@ def _publish(
             if placed is not after:  # ``applied`` keeps the parent to which the provider returns
                 remembered = replace(remembered, live=placed)
             draft.change(live, placed, remembered)
-            draft.note_foreign(placed, remembered)
 
 
 def _placed(draft: TreeDraft, after: Provider, detached_roots: dict[str | None, str]) -> Provider:
@@ -235,6 +234,5 @@ def _tree_plan(draft: TreeDraft, change: AllocationChange | None) -> TreePlan:
         },
         pending=tuple(draft.pending),
         gone=frozenset(draft.gone),
-        foreign=tuple(draft.foreign),
         problems=tuple(draft.problems),
     )

@@ -33,7 +33,10 @@ def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
         scope=frozenset(),
     )
     trees = (_restricted(tree, uuids) for tree in plan.trees)
-    return state, Plan(trees=tuple(tree for tree in trees if tree.steps or tree.records))
+    return state, Plan(
+        trees=tuple(tree for tree in trees if tree.steps or tree.records),
+        foreign=tuple(one for one in plan.foreign if one.uuid in uuids),
+    )
 
 
 def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
@@ -42,7 +45,6 @@ def _restricted(tree: TreePlan, uuids: Set[str]) -> TreePlan:
         steps=tuple(step for step in tree.steps if uuids >= set(step.touched)),
         live=tree.live,
         records={uuid: record for uuid, record in tree.records.items() if uuid in uuids},
-        foreign=tuple(one for one in tree.foreign if one.uuid in uuids),
     )
 
 

@@ -34,8 +34,7 @@ class Attempts:
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
     #: Pending removals and errors that belong to no tree.
     orphans: tuple[PendingRemoval, ...] = ()
-    #: Full reservations by other programs in trees that the first attempt did not plan.
-    foreign_elsewhere: tuple[ForeignReservation, ...] = ()
+    foreign: tuple[ForeignReservation, ...] = ()
     errors: dict[str, WharfingerError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     #: The roots of the trees that the next attempt plans; None: all.
@@ -50,8 +49,7 @@ class Attempts:
     def add(self, plan: Plan) -> None:
         """Drop the earlier plans of the ``remaining`` trees, and add a plan."""
         self.conflict = None
-        if self.remaining is None:
-            self.orphans, self.foreign_elsewhere = plan.orphans, plan.foreign_elsewhere
+        self.orphans, self.foreign = plan.orphans, plan.foreign
         for root in self.remaining or ():
             self.trees.pop(root, None)
             self.failures.pop(root, None)
@@ -60,16 +58,12 @@ class Attempts:
 
     def result(self) -> CycleResult:
         """Return the result of all attempts together."""
-        plan = Plan(
-            trees=tuple(self.trees.values()),
-            orphans=self.orphans,
-            foreign_elsewhere=self.foreign_elsewhere,
-        )
+        plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
         failures = (error for errors in self.failures.values() for error in errors)
         return CycleResult(
             steps=tuple(self.steps),
             pending=plan.pending,
-            foreign=plan.foreign,
+            foreign=self.foreign,
             conflicts=self.conflicts,
             problems=(
                 *self.errors.values(),

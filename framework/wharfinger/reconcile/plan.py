@@ -1,7 +1,7 @@
 """Plan a cycle from its state, by pure functions."""
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from wharfinger.providers import compute_status
@@ -44,13 +44,11 @@ def plan_cycle(state: CycleState) -> Plan:
         for one, phase in phases:
             if phase is None and one.provider_uuid not in state.held:
                 trees[root] = _with_write(state, tree_of(root), one.provider_uuid)
-    planned_roots = {tree.root_uuid for tree in planned}
-    reported = {one.uuid for tree in trees.values() for one in tree.foreign}
     return Plan(
         trees=tuple(trees.values()),
         orphans=tuple(orphan(one.uuid, one.name) for one in state.strays),
         errors=(*state.problems, *state.other_problems),
-        foreign_elsewhere=tuple(_foreign_elsewhere(state, planned_roots, reported)),
+        foreign=tuple(_foreign_reservations(state, trees.values())),
     )
 
 
@@ -130,15 +128,16 @@ def _with_write(state: CycleState, tree: TreePlan, uuid: str) -> TreePlan:
     )
 
 
-def _foreign_elsewhere(
-    state: CycleState, planned: Collection[str], reported: Collection[str]
+def _foreign_reservations(
+    state: CycleState, trees: Iterable[TreePlan]
 ) -> Iterator[ForeignReservation]:
-    if state.scope is None or not state.is_read:
-        return
-    for uuid, provider in state.live.items():
-        root = provider.root_uuid
-        record = state.record(uuid)
-        if not record.is_ours or root in state.scope or root in planned or uuid in reported:
+    planned = {uuid: record for tree in trees for uuid, record in tree.records.items()}
+    for uuid, live in state.live.items():
+        if not state.is_read and state.scope is not None and live.root_uuid not in state.scope:
             continue
-        if found := foreign_reservation(provider, record):
+        record = planned.get(uuid, state.record(uuid))
+        if record is None or not record.is_ours:
+            continue
+        after = (uuid in planned and record.live) or live
+        if found := foreign_reservation(after, record):
             yield found

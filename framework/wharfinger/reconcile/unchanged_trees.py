@@ -41,11 +41,7 @@ class UnchangedTrees:
         """Note the trees that the plan of a full cycle leaves unchanged."""
         changed = {tree.root_uuid for tree in plan.trees} | state.blocked
         for tree in plan.trees:
-            uuids = [
-                *tree.records,
-                *(one.uuid for one in tree.pending),
-                *(one.uuid for one in tree.foreign),
-            ]
+            uuids = [*tree.records, *(one.uuid for one in tree.pending)]
             changed.update(state.live[uuid].root_uuid for uuid in uuids if uuid in state.live)
             changed.update(step.root_uuid for step in tree.steps)
         self._desired = {

@@ -7,7 +7,7 @@ import pytest
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.tree_planner import plan_trees
 
@@ -70,7 +70,8 @@ def outcome(plan: TreePlan) -> tuple[int, dict[str, int], bool]:
     assert record
     assert record.live
     [inventory] = record.live.inventories.values()
-    return inventory.reserved, dict(record.own_reserved), bool(plan.foreign)
+    foreign = foreign_reservation(record.live, record)
+    return inventory.reserved, dict(record.own_reserved), foreign is not None
 
 
 BARE_METAL: Final[dict[str, Any]] = {"kind": GOLD, "total": 1}

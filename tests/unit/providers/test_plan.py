@@ -6,7 +6,6 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import (
     CreateProvider,
     DeleteProvider,
-    ForeignReservation,
     PendingRemoval,
     Plan,
     Reshape,
@@ -40,14 +39,12 @@ def test_plan_concatenates_its_trees_in_order() -> None:
     problem = InvalidTree(driver="gpus", provider="c", problem="wrong")
     waiting = PendingRemoval(uuid=D, name="d", reason="absent")
     orphan = PendingRemoval(uuid=B, name="b", reason="no record")
-    foreign = ForeignReservation(uuid=C, name="c", classes=frozenset(["VGPU"]))
     other = InvalidTree(driver="gpus", provider="e", problem="wrong")
     one = TreePlan(root_uuid=A, steps=(traits(A, A),), pending=(waiting,))
-    two = TreePlan(root_uuid=C, steps=(traits(C, C),), problems=(problem,), foreign=(foreign,))
+    two = TreePlan(root_uuid=C, steps=(traits(C, C),), problems=(problem,))
     plan = Plan(trees=(one, two), orphans=(orphan,), errors=(other,))
     assert plan.steps == (traits(A, A), traits(C, C))
     assert plan.pending == (orphan, waiting)
-    assert plan.foreign == (foreign,)
     assert plan.problems == (other, problem)
 
 
