@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import os_traits
+
 from wharfinger.providers.inventory import Inventory
 
 
@@ -20,6 +22,11 @@ class Provider:
     inventories: Mapping[str, Inventory] = field(default_factory=dict)
     traits: frozenset[str] = frozenset()
     aggregates: frozenset[str] = frozenset()
+
+    @property
+    def shares(self) -> bool:
+        """Return whether several trees may share the provider."""
+        return os_traits.MISC_SHARES_VIA_AGGREGATE in self.traits
 
 
 class PublishingMode(StrEnum):

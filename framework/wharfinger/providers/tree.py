@@ -4,13 +4,11 @@ It has the methods of nova's ProviderTree.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Self
-
-import os_traits
 
 from wharfinger.exceptions import ProviderExists, ProviderNotFound
 from wharfinger.providers import names
@@ -36,44 +34,6 @@ class ProviderData(NamedTuple):
     resources: dict[str, Any]
 
 
-class _Node:
-    __slots__ = ("children", "desired", "parent", "resources")
-
-    def __init__(self, desired: DesiredProvider, parent: "_Node | None") -> None:
-        self.desired = desired
-        self.parent = parent
-        self.children: dict[str, _Node] = {}
-        self.resources: Mapping[str, Any] = {}
-
-    @property
-    def provider(self) -> Provider:
-        return self.desired.provider
-
-    def edit(self, field: str, value: Any, generation: int | None) -> bool:
-        # Equal values keep the same object: later comparisons are fast.
-        before, provider = self.desired, self.provider
-        is_new: bool = getattr(provider, field) != value
-        if is_new:
-            provider = replace(provider, **{field: value})
-        if generation not in (None, provider.generation):
-            provider = replace(provider, generation=generation)
-        reported = before.reported or field == "inventories"
-        if provider is not before.provider or not before.stated or reported is not before.reported:
-            self.desired = replace(before, provider=provider, stated=True, reported=reported)
-        return is_new
-
-    @property
-    def shares(self) -> bool:
-        return os_traits.MISC_SHARES_VIA_AGGREGATE in self.provider.traits
-
-    def walk(self) -> Iterator["_Node"]:
-        stack = [self]
-        while stack:
-            node = stack.pop()
-            yield node
-            stack.extend(reversed(node.children.values()))
-
-
 class ProviderTree:
     """Trees of resource providers, found by name or uuid.
 
@@ -83,9 +43,12 @@ class ProviderTree:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self._by_uuid: dict[str, _Node] = {}
-        self._by_name: dict[str, _Node] = {}
-        self._roots: dict[str, _Node] = {}
+        #: By uuid, parents before their children.
+        self._desired: dict[str, DesiredProvider] = {}
+        #: By name.
+        self._uuids: dict[str, str] = {}
+        #: The arguments of ``update_resources``, by uuid.
+        self._resources: dict[str, dict[str, Any]] = {}
         self._is_others: Callable[[str], bool] = lambda _uuid: False
         self._child_uuids: Mapping[str, str] = MappingProxyType({})
 
@@ -108,11 +71,11 @@ class ProviderTree:
     def desired(self) -> list[DesiredProvider]:
         """Return all providers of the tree as the driver has edited them, parents first."""
         with self.lock:
-            return [node.desired for root in self._roots.values() for node in root.walk()]
+            return list(self._desired.values())
 
     def is_stated(self, name_or_uuid: str) -> bool:
         """Return whether the driver has set anything on a provider."""
-        return self._find(name_or_uuid).desired.stated
+        return self._desired[self._find(name_or_uuid).uuid].stated
 
     # Structure.
 
@@ -120,7 +83,7 @@ class ProviderTree:
     def roots(self) -> list[ProviderData]:
         """Return the root providers."""
         with self.lock:
-            return [_data(node) for node in self._roots.values()]
+            return [self._data(root) for root in self._roots()]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
         """Return the uuids of a provider and its descendants, parents first.
@@ -128,13 +91,14 @@ class ProviderTree:
         Without ``name_or_uuid``, return the uuids of all providers.
         """
         with self.lock:
-            tops = self._roots.values() if name_or_uuid is None else [self._find(name_or_uuid)]
-            return [node.provider.uuid for top in tops for node in top.walk()]
+            if name_or_uuid is None:
+                return list(self._desired)
+            return self._with_descendants({self._find(name_or_uuid).uuid})
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
         """Return the uuids of the whole tree of a provider, parents first."""
         with self.lock:
-            return self.get_provider_uuids(self._find(name_or_uuid).provider.root_uuid)
+            return self.get_provider_uuids(self._find(name_or_uuid).root_uuid)
 
     def populate_from_iterable(self, provider_dicts: Iterable[Mapping[str, Any]]) -> None:
         """Add providers, and replace the providers that have the same uuids.
@@ -178,7 +142,7 @@ class ProviderTree:
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and its descendants from the tree."""
         with self.lock:
-            self._remove(self._find(name_or_uuid))
+            self._remove({self._find(name_or_uuid).uuid})
 
     def remove_unreported_children(self, parent: str) -> None:
         """Remove each child of ``parent`` if the driver has set nothing on it or below it.
@@ -187,19 +151,25 @@ class ProviderTree:
         children of other programs stay.
         """
         with self.lock:
-            for child in list(self._find(parent).children.values()):
-                if not any(node.desired.stated for node in child.walk()):
-                    self._remove(child)
+            reported: set[str | None] = set()
+            for one in reversed(self._desired.values()):
+                if one.stated or one.provider.uuid in reported:
+                    reported |= {one.provider.uuid, one.provider.parent_uuid}
+            above = self._find(parent).uuid
+            children = {
+                uuid for uuid, one in self._desired.items() if one.provider.parent_uuid == above
+            }
+            self._remove(children - reported)
 
     def exists(self, name_or_uuid: str) -> bool:
         """Return whether the tree has a provider with this name or uuid."""
         with self.lock:
-            return name_or_uuid in self._by_uuid or name_or_uuid in self._by_name
+            return name_or_uuid in self._desired or name_or_uuid in self._uuids
 
     def data(self, name_or_uuid: str) -> ProviderData:
         """Return a copy of a provider's data."""
         with self.lock:
-            return _data(self._find(name_or_uuid))
+            return self._data(self._find(name_or_uuid))
 
     def subtree(self, name_or_uuid: str) -> Self:
         """Return copies of a root's tree and of the trees whose roots share resources.
@@ -208,27 +178,28 @@ class ProviderTree:
         """
         with self.lock:
             root = self._find(name_or_uuid)
-            if root.parent is not None:
+            if root.parent_uuid is not None:
                 raise ValueError(f"provider {name_or_uuid} is not a root")
+            roots = {root.uuid, *(one.uuid for one in self._roots() if one.shares)}
             return self._copy(
-                [root, *(node for node in self._roots.values() if node.shares and node is not root)]
+                one for one in self._desired.values() if one.provider.root_uuid in roots
             )
 
     def __deepcopy__(self, memo: object) -> Self:
         with self.lock:
-            return self._copy(self._roots.values())
+            return self._copy(self._desired.values())
 
     # Inventory.
 
     def has_inventory(self, name_or_uuid: str) -> bool:
         """Return whether a provider has any inventory."""
-        return bool(self._find(name_or_uuid).provider.inventories)
+        return bool(self._find(name_or_uuid).inventories)
 
     def has_inventory_changed(
         self, name_or_uuid: str, inventory: Mapping[str, AnyInventory]
     ) -> bool:
         """Return whether these inventories differ from the provider's inventories."""
-        provider = self._find(name_or_uuid).provider
+        provider = self._find(name_or_uuid)
         there = provider.inventories
         return check_inventories(provider.name, inventory, there) != there
 
@@ -240,28 +211,27 @@ class ProviderTree:
     ) -> bool:
         """Replace a provider's inventories; return whether they changed."""
         with self.lock:
-            node = self._find(name_or_uuid)
-            there = node.provider.inventories
-            checked = check_inventories(node.provider.name, inventory, there)
-            return node.edit("inventories", checked, generation)
+            provider = self._find(name_or_uuid)
+            checked = check_inventories(provider.name, inventory, provider.inventories)
+            return self._edit(provider.uuid, "inventories", checked, generation)
 
     def has_sharing_provider(self, resource_class: str) -> bool:
         """Return whether a sharing provider has inventory of a resource class."""
         with self.lock:
             return any(
-                node.shares and resource_class in node.provider.inventories
-                for node in self._by_uuid.values()
+                one.provider.shares and resource_class in one.provider.inventories
+                for one in self._desired.values()
             )
 
     # Traits.
 
     def has_traits(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         """Return whether a provider has all of these traits."""
-        return self._find(name_or_uuid).provider.traits.issuperset(traits)
+        return self._find(name_or_uuid).traits.issuperset(traits)
 
     def have_traits_changed(self, name_or_uuid: str, traits: Iterable[str]) -> bool:
         """Return whether these traits differ from the provider's traits."""
-        return self._find(name_or_uuid).provider.traits != frozenset(traits)
+        return self._find(name_or_uuid).traits != frozenset(traits)
 
     def update_traits(
         self, name_or_uuid: str, traits: Iterable[str], generation: int | None = None
@@ -271,60 +241,58 @@ class ProviderTree:
         In Placement, traits of other programs stay.
         """
         with self.lock:
-            node = self._find(name_or_uuid)
-            checked = names.several(traits, f"{node.provider.name}: trait")
+            provider = self._find(name_or_uuid)
+            checked = names.several(traits, f"{provider.name}: trait")
             # The present traits may include standard traits that our os-traits is too old to know.
-            for trait in checked - node.provider.traits:
-                names.check_trait(trait, node.provider.name)
-            return node.edit("traits", checked, generation)
+            for trait in checked - provider.traits:
+                names.check_trait(trait, provider.name)
+            return self._edit(provider.uuid, "traits", checked, generation)
 
     def add_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Add these traits to a provider."""
-        if not traits:
-            return
-        with self.lock:
-            old = self._find(name_or_uuid).provider.traits
-            self.update_traits(name_or_uuid, old.union(traits))
+        if traits:
+            with self.lock:
+                old = self._find(name_or_uuid).traits
+                self.update_traits(name_or_uuid, old.union(traits))
 
     def remove_traits(self, name_or_uuid: str, *traits: str) -> None:
         """Remove these traits from a provider."""
-        if not traits:
-            return
-        with self.lock:
-            old = self._find(name_or_uuid).provider.traits
-            self.update_traits(name_or_uuid, old.difference(traits))
+        if traits:
+            with self.lock:
+                old = self._find(name_or_uuid).traits
+                self.update_traits(name_or_uuid, old.difference(traits))
 
     # Aggregates.
 
     def in_aggregates(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Return whether a provider is in all of these aggregates."""
         wanted = names.check_aggregates(aggregates)
-        return self._find(name_or_uuid).provider.aggregates >= wanted
+        return self._find(name_or_uuid).aggregates >= wanted
 
     def have_aggregates_changed(self, name_or_uuid: str, aggregates: Iterable[str]) -> bool:
         """Return whether these aggregates differ from the provider's aggregates."""
         wanted = names.check_aggregates(aggregates)
-        return self._find(name_or_uuid).provider.aggregates != wanted
+        return self._find(name_or_uuid).aggregates != wanted
 
     def update_aggregates(
         self, name_or_uuid: str, aggregates: Iterable[str], generation: int | None = None
     ) -> bool:
         """Replace the aggregates of a provider; return whether they changed."""
         with self.lock:
-            node = self._find(name_or_uuid)
-            checked = names.check_aggregates(aggregates, node.provider.name)
-            return node.edit("aggregates", checked, generation)
+            provider = self._find(name_or_uuid)
+            checked = names.check_aggregates(aggregates, provider.name)
+            return self._edit(provider.uuid, "aggregates", checked, generation)
 
     def add_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Add a provider to these aggregates."""
         with self.lock:
-            old = self._find(name_or_uuid).provider.aggregates
+            old = self._find(name_or_uuid).aggregates
             self.update_aggregates(name_or_uuid, old | names.check_aggregates(aggregates))
 
     def remove_aggregates(self, name_or_uuid: str, *aggregates: str) -> None:
         """Remove a provider from these aggregates."""
         with self.lock:
-            old = self._find(name_or_uuid).provider.aggregates
+            old = self._find(name_or_uuid).aggregates
             self.update_aggregates(name_or_uuid, old - names.check_aggregates(aggregates))
 
     # Operations that nova does not have, except update_resources.
@@ -335,9 +303,9 @@ class ProviderTree:
         Resources are not published.
         """
         with self.lock:
-            node = self._find(name_or_uuid)
-            changed = node.resources != resources
-            node.resources = deepcopy(dict(resources))
+            uuid = self._find(name_or_uuid).uuid
+            changed = self._resources.get(uuid, {}) != resources
+            self._resources[uuid] = deepcopy(dict(resources))
             return changed
 
     def reserve(self, name_or_uuid: str, reason: str) -> None:
@@ -347,12 +315,11 @@ class ProviderTree:
         printable text for operators, such as "cleaning".
         """
         with self.lock:
-            node = self._find(name_or_uuid)
-            reason = names.check_reason(reason, node.provider.name)
-            if reason not in node.desired.reservations:
-                node.desired = replace(
-                    node.desired, reservations=(*node.desired.reservations, reason), stated=True
-                )
+            desired = self._desired[self._find(name_or_uuid).uuid]
+            reason = names.check_reason(reason, desired.provider.name)
+            if reason not in desired.reservations:
+                reasons = (*desired.reservations, reason)
+                self._set(replace(desired, reservations=reasons, stated=True))
 
     def set_publishing_mode(self, name_or_uuid: str, mode: PublishingMode) -> PublishingMode:
         """Set whether this instance (own) or another program (overlay) creates a provider.
@@ -360,25 +327,25 @@ class ProviderTree:
         Return the mode that applies: for ``auto``, this is own or overlay.
         """
         with self.lock:
-            node = self._find(name_or_uuid)
+            desired = self._desired[self._find(name_or_uuid).uuid]
             mode = PublishingMode(mode)
             if mode is PublishingMode.AUTO:
-                is_others = self._is_others(node.provider.uuid)
+                is_others = self._is_others(desired.provider.uuid)
                 mode = PublishingMode.OVERLAY if is_others else PublishingMode.OWN
-            node.desired = replace(node.desired, mode=mode, stated=True)
+            self._set(replace(desired, mode=mode, stated=True))
             return mode
 
-    def _find(self, name_or_uuid: str) -> _Node:
+    def _find(self, name_or_uuid: str) -> Provider:
         with self.lock:
-            node = self._by_uuid.get(name_or_uuid) or self._by_name.get(name_or_uuid)
-        if node is None:
-            raise ProviderNotFound(name_or_uuid=name_or_uuid)
-        return node
+            uuid = name_or_uuid if name_or_uuid in self._desired else self._uuids.get(name_or_uuid)
+            if uuid is None:
+                raise ProviderNotFound(name_or_uuid=name_or_uuid)
+            return self._desired[uuid].provider
 
     # The caller of these methods has the lock.
 
     def _new(
-        self, name: str, uuid: str | None, generation: int | None, parent: _Node | None
+        self, name: str, uuid: str | None, generation: int | None, parent: Provider | None
     ) -> str:
         name = names.check_provider_name(name)
         if uuid is not None:
@@ -387,82 +354,98 @@ class ProviderTree:
             uuid = names.root_uuid(name)
         else:
             uuid = self._child_uuids.get(name)
-            if uuid is None or uuid in self._by_uuid:
-                uuid = names.child_uuid(parent.provider.uuid, name)
+            if uuid is None or uuid in self._desired:
+                uuid = names.child_uuid(parent.uuid, name)
         for key in (name, uuid):
             if self.exists(key):
                 raise ProviderExists(name_or_uuid=key)
         provider = Provider(
             uuid=uuid,
             name=name,
-            root_uuid=parent.provider.root_uuid if parent else uuid,
-            parent_uuid=parent.provider.uuid if parent else None,
+            root_uuid=parent.root_uuid if parent else uuid,
+            parent_uuid=parent.uuid if parent else None,
             generation=generation,
         )
-        self._add(DesiredProvider(provider=provider), parent)
+        self._set(DesiredProvider(provider=provider))
         return uuid
 
-    def _add(self, desired: DesiredProvider, parent: _Node | None) -> _Node:
-        node = _Node(desired, parent)
+    def _set(self, desired: DesiredProvider) -> None:
         provider = desired.provider
-        self._by_uuid[provider.uuid] = self._by_name[provider.name] = node
-        (self._roots if parent is None else parent.children)[provider.uuid] = node
-        return node
+        self._desired[provider.uuid] = desired
+        self._uuids[provider.name] = provider.uuid
 
-    def _remove(self, top: _Node) -> None:
-        siblings = self._roots if top.parent is None else top.parent.children
-        del siblings[top.provider.uuid]
-        for node in top.walk():
-            del self._by_uuid[node.provider.uuid]
-            del self._by_name[node.provider.name]
+    def _edit(self, uuid: str, field: str, value: Any, generation: int | None) -> bool:
+        # Equal values keep the same object: later comparisons are fast.
+        before = self._desired[uuid]
+        provider = before.provider
+        is_new: bool = getattr(provider, field) != value
+        if is_new:
+            provider = replace(provider, **{field: value})
+        if generation not in (None, provider.generation):
+            provider = replace(provider, generation=generation)
+        reported = before.reported or field == "inventories"
+        if provider is not before.provider or not before.stated or reported is not before.reported:
+            self._set(replace(before, provider=provider, stated=True, reported=reported))
+        return is_new
 
-    def _copy(self, roots: Iterable[_Node]) -> Self:
+    def _roots(self) -> list[Provider]:
+        providers = (one.provider for one in self._desired.values())
+        return [provider for provider in providers if provider.parent_uuid is None]
+
+    def _with_descendants(self, uuids: Set[str]) -> list[str]:
+        found: set[str | None] = {*uuids}
+        for uuid, one in self._desired.items():
+            if one.provider.parent_uuid in found:
+                found.add(uuid)
+        return [uuid for uuid in self._desired if uuid in found]
+
+    def _remove(self, uuids: Set[str]) -> None:
+        for uuid in self._with_descendants(uuids):
+            del self._uuids[self._desired.pop(uuid).provider.name]
+            self._resources.pop(uuid, None)
+
+    def _copy(self, desired: Iterable[DesiredProvider]) -> Self:
         copy = type(self)()
         copy._is_others = self._is_others
         copy._child_uuids = self._child_uuids
-        for root in roots:
-            for node in root.walk():
-                parent = node.parent and copy._by_uuid[node.parent.provider.uuid]
-                copy._add(node.desired, parent).resources = node.resources
+        copy._resources = self._resources.copy()
+        for one in desired:
+            copy._set(one)
         return copy
 
     def _populate(self, providers: Iterable[Provider]) -> None:
         new = {provider.uuid: provider for provider in providers}
         given = frozenset(new)
-        tree = self._copy(self._roots.values())  # so an error leaves this tree unchanged
-        for uuid in given:
-            if uuid in tree._by_uuid:
-                tree._remove(tree._by_uuid[uuid])
+        tree = self._copy(self._desired.values())  # so an error leaves this tree unchanged
+        tree._remove(given)
 
         def place(provider: Provider) -> None:
             parent = provider.parent_uuid
             if parent in new:
                 place(new.pop(parent))
-            above = tree._by_uuid.get(parent or "")
+            above = tree._desired.get(parent or "")
             if parent is not None and above is None:
                 problem = "it is above its parent" if parent in given else "there is no parent"
                 raise ValueError(f"provider {provider.name}: {problem} {parent}")
-            if provider.name in tree._by_name:
+            if provider.name in tree._uuids:
                 raise ProviderExists(name_or_uuid=provider.name)
             root_uuid = above.provider.root_uuid if above else provider.uuid
             if provider.root_uuid != root_uuid:
                 provider = replace(provider, root_uuid=root_uuid)
-            tree._add(DesiredProvider(provider=provider, stated=False), above)
+            tree._set(DesiredProvider(provider=provider, stated=False))
 
         while new:
             place(new.pop(next(iter(new))))
-        self._by_uuid, self._by_name, self._roots = tree._by_uuid, tree._by_name, tree._roots
+        self._desired, self._uuids, self._resources = tree._desired, tree._uuids, tree._resources
 
-
-def _data(node: _Node) -> ProviderData:
-    provider = node.provider
-    return ProviderData(
-        uuid=provider.uuid,
-        name=provider.name,
-        generation=provider.generation,
-        parent_uuid=provider.parent_uuid,
-        inventory={name: item.to_dict() for name, item in provider.inventories.items()},
-        traits=set(provider.traits),
-        aggregates=set(provider.aggregates),
-        resources=deepcopy(dict(node.resources)),
-    )
+    def _data(self, provider: Provider) -> ProviderData:
+        return ProviderData(
+            uuid=provider.uuid,
+            name=provider.name,
+            generation=provider.generation,
+            parent_uuid=provider.parent_uuid,
+            inventory={name: item.to_dict() for name, item in provider.inventories.items()},
+            traits=set(provider.traits),
+            aggregates=set(provider.aggregates),
+            resources=deepcopy(self._resources.get(provider.uuid, {})),
+        )

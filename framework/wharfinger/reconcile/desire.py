@@ -6,8 +6,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
-import os_traits
-
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import (
@@ -55,7 +53,7 @@ def collect_desired(
     """
     trees, roots = _driver_views(state)
     listed = state.every_node.listed
-    sharing = {root.uuid: root for root in roots.values() if shares(root)}
+    sharing = {root.uuid: root for root in roots.values() if root.shares}
     root_by_node = {
         node.name: _root_of(node, roots, listed, state.records)
         for node in (*state.nodes.nodes, *state.nodes.failed)
@@ -190,7 +188,7 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
         if provider.parent_uuid is None:
             applied = state.record(uuid).applied
             names = {uuid, provider.name, applied.name if applied else None}
-            if not keys.isdisjoint(names) or shares(provider):
+            if not keys.isdisjoint(names) or provider.shares:
                 found.add(uuid)
     return found
 
@@ -244,7 +242,7 @@ def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict
         for root, providers in trees.items()
         if root not in roots
         for one in providers
-        if not (one.uuid == root and shares(one))
+        if not (one.uuid == root and one.shares)
     }
 
 
@@ -348,8 +346,3 @@ def _check(
         takes |= meanings
     taken |= takes
     return desired
-
-
-def shares(provider: Provider) -> bool:
-    """Return whether several trees may share the provider."""
-    return os_traits.MISC_SHARES_VIA_AGGREGATE in provider.traits

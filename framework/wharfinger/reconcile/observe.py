@@ -12,7 +12,6 @@ from wharfinger.providers import Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.desire import shares
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
@@ -67,7 +66,7 @@ class Observer:
         ):
             return None
         state = replace(state, live=live, is_read=False)
-        if any(shares(provider) for provider in live.values()):
+        if any(provider.shares for provider in live.values()):
             return replace(state, snapshot_reservations=frozenset())
         return self.within(state, roots)
 
@@ -86,7 +85,7 @@ class Observer:
 
     def within(self, state: CycleState, scope: frozenset[str]) -> CycleState:
         """Limit the state to these roots' trees, if sharing providers allow that."""
-        if scope and any(shares(provider) for provider in state.live.values()):
+        if scope and any(provider.shares for provider in state.live.values()):
             return state
         return replace(state, scope=scope, nodes=state.nodes.only(scope))
 

@@ -225,7 +225,7 @@ def test_populate_replaces_contents_and_drops_missing_descendants(
     for one in ("gpu", "part", "host"):
         tree.update_inventory(one, {"VGPU": {"total": 1}})
     tree.populate_from_iterable([as_dict("gpu", B, A, generation=9)])
-    assert order(tree) == ["host", "disk", "gpu", "other"]
+    assert order(tree) == ["host", "disk", "other", "gpu"]
     assert tree.data("gpu").generation == 9
     assert not tree.has_inventory("gpu")
     assert tree.has_inventory("host")
