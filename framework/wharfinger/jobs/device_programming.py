@@ -26,13 +26,13 @@ from wharfinger.exceptions import (
     WharfingerError,
     printable,
 )
-from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, ReservationList
 from wharfinger.objects.field_types import now
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.reconcile.outdated_device_jobs import delete_earlier
+from wharfinger.reconcile.outdated_device_jobs import delete_earlier, jobs_of
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 LOG: Final = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ def _store_job(
     scope: Sequence[str],
     wanted: Mapping[str, str | None],
 ) -> DeviceJob:
-    jobs = [one for one in DeviceJobList.get_by_filters(context) if _is_about(one, scope)]
+    jobs = jobs_of(context, scope)
     held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
     if held or any(not one.is_whole or one.is_unfinished for one in jobs):
         raise _taken(provider)
@@ -136,11 +136,6 @@ def _store_job(
     except (ConcurrentSave, ObjectExists, ObjectNotFound):
         raise _taken(provider) from None
     return job
-
-
-def _is_about(job: DeviceJob, scope: Sequence[str]) -> bool:
-    known = job.scope if "siblings" in job else (job.provider_uuid,)
-    return not set(known).isdisjoint(scope)
 
 
 def _change(job: DeviceJob, **values: Any) -> None:

@@ -1,17 +1,15 @@
 """States of device jobs, and their end by the operator."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
-from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, DeviceJobList, ReservationList
+from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, ReservationList
 from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.model import ProviderSummary
-from wharfinger.providers import ownership
-from wharfinger.reconcile.outdated_device_jobs import delete_earlier
+from wharfinger.reconcile.outdated_device_jobs import delete_earlier, jobs_of
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: A shorter down time has no effect, since times are stored in whole seconds.
@@ -47,14 +45,17 @@ def resolve(
     in the job.
 
     Return why the device stays reserved, if so; None if Placement has none of its providers.
-    Raises JobRefused, PlacementError, ObjectError and StateError.
+    Raises JobRefused, ReservationRefused, PlacementError, ObjectError and StateError.
     """
-    job = _find(context, provider_uuid)
-    subject = {"provider": job.provider_name if job else provider_uuid}
-    subject["uuid"] = job.provider_uuid if job else provider_uuid
+    jobs = [one for one in jobs_of(context, [provider_uuid]) if one.is_whole]
+    job = max(jobs, key=lambda one: (one.is_unfinished, one.started_at), default=None)
+    refused = partial(
+        JobRefused,
+        provider=job.provider_name if job else provider_uuid,
+        uuid=job.provider_uuid if job else provider_uuid,
+    )
     if job is not None and is_at_work(job, down_time, current_time()):
-        raise JobRefused(
-            **subject,
+        raise refused(
             problem=f"the job of the device is in progress: process {job.process_id} on host "
             f"{job.host} last reported at {job.seen_at.isoformat()}.",
             remedy="Wait until the job ends. If the process is dead, repeat the command "
@@ -64,21 +65,22 @@ def resolve(
     held = ReservationList.get_by_filters(context, provider_uuid=uuids, holder=JOB_HOLDER)
     is_unfinished = job is not None and job.is_unfinished
     if not held and not is_unfinished:
-        raise JobRefused(
-            **subject, problem="the device has no unresolved job.", remedy="There is nothing to do."
-        )
+        raise refused(problem="the device has no unresolved job.", remedy="There is nothing to do.")
     reservations = Reservations(client, context, down_time)
     scope = [one for uuid in uuids for one in client.list_providers(uuid=uuid)]
     if job is not None and is_unfinished and scope:
         if programmed:
-            _set_function_trait(client, reservations, scope, job, trait or job.trait)
+            trait = trait or job.trait
+            owners = {one.uuid: reservations.published_owners(one) for one in scope}
+            for one in scope:
+                reservations.set_function_trait(one, trait, owners[one.uuid])
+            job.note_held(trait)
         else:
             job.state = "failed"
         try:
             job.save()
         except (ConcurrentSave, ObjectNotFound):
-            raise JobRefused(
-                **subject,
+            raise refused(
                 problem="another process has changed or resolved the job of the device meanwhile.",
                 remedy="Check the job with `wharfinger device jobs`.",
             ) from None
@@ -86,41 +88,10 @@ def resolve(
             delete_earlier(context, job)
     left: dict[str, None] = {}
     # Another job may have reserved the provider since. So end only the reservations read above.
-    for one in held:
+    for row in held:
         with suppress(ObjectNotFound):  # another process ended it at the same time
-            left |= dict.fromkeys(reservations.release_one(one.uuid))
+            left |= dict.fromkeys(reservations.release_one(row.uuid))
     if job is not None and not scope:
         with suppress(ObjectNotFound):
             job.destroy()
     return tuple(left) if scope else None
-
-
-def _set_function_trait(
-    client: PlacementClient,
-    reservations: Reservations,
-    scope: Sequence[ProviderSummary],
-    job: DeviceJob,
-    trait: str | None,
-) -> None:
-    owners = {one.uuid: ownership.owners(client.get_traits(one.uuid).traits) for one in scope}
-    for one in scope:
-        if not reservations.is_published(one):
-            raise JobRefused(
-                provider=one.name,
-                uuid=one.uuid,
-                problem="no driver instance publishes this provider any more.",
-                remedy="Set the function trait with the program that publishes the provider now, "
-                "and resolve the job with --unchanged.",
-            )
-    for one in scope:
-        reservations.set_function_trait(one, trait, owners[one.uuid])
-    job.note_held(trait)
-
-
-def _find(context: Context, provider_uuid: str) -> DeviceJob | None:
-    jobs = [
-        one
-        for one in DeviceJobList.get_by_filters(context)
-        if one.is_whole and provider_uuid in one.scope
-    ]
-    return max(jobs, key=lambda one: (one.is_unfinished, one.started_at), default=None)

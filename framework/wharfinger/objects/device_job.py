@@ -81,8 +81,8 @@ class DeviceJob(KeptObject):
 
     @property
     def scope(self) -> tuple[str, ...]:
-        """Return the uuids of all providers of the device."""
-        return (self.provider_uuid, *self.siblings)
+        """Return the uuids of all providers of the device, as far as they are known."""
+        return (self.provider_uuid, *(self.known("siblings") or ()))
 
     @property
     def is_whole(self) -> bool:

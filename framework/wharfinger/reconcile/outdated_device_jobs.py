@@ -1,6 +1,6 @@
-"""Update or delete outdated device jobs."""
+"""Find device jobs, and update or delete outdated ones."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -9,6 +9,13 @@ from wharfinger.objects import Context, DeviceJob, DeviceJobList, ProviderRecord
 
 #: Errors if another job or process has changed the job meanwhile: nothing is left to do.
 _CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
+
+
+def jobs_of(context: Context, uuids: Iterable[str]) -> list[DeviceJob]:
+    """Return the jobs of the devices to which these providers belong."""
+    wanted = frozenset(uuids)
+    jobs = DeviceJobList.get_by_filters(context) if wanted else ()
+    return [one for one in jobs if "provider_uuid" in one and not wanted.isdisjoint(one.scope)]
 
 
 def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> None:
@@ -46,8 +53,5 @@ def delete_earlier(context: Context, job: DeviceJob) -> None:
                 one.destroy()
 
 
-def _finished(context: Context, uuids: Iterable[str]) -> Iterator[DeviceJob]:
-    wanted = frozenset(uuids)
-    for one in DeviceJobList.get_by_filters(context) if wanted else ():
-        if one.is_whole and not one.is_unfinished and not wanted.isdisjoint(one.scope):
-            yield one
+def _finished(context: Context, uuids: Iterable[str]) -> list[DeviceJob]:
+    return [one for one in jobs_of(context, uuids) if one.is_whole and not one.is_unfinished]

@@ -231,13 +231,12 @@ class Reservations:
         Call ``keep_reserved`` afterwards. Raises ReservationRefused.
         """
         stored = self._read(provider)
-        if not stored.is_published:
-            raise _refused(
-                provider,
-                "no driver instance publishes this provider any more.",
-                "Let a driver instance publish the provider again, or release the instance that "
-                "has lost its allocation.",
-            )
+        _check_published(
+            provider,
+            stored,
+            "Let a driver instance publish the provider again, or release the instance that has "
+            "lost its allocation.",
+        )
         live = stored.live
         used = Counter(self._client.get_usages(provider.uuid)) + Counter(amounts)
         full = full_reservation.reserve_fully(live.inventories)
@@ -296,10 +295,19 @@ class Reservations:
         step = SetTraits(**step_target(live), before=live.traits, after=wanted)
         self._apply(stored, record, step)
 
-    def is_published(self, provider: ProviderSummary) -> bool:
-        """Return whether a driver instance publishes a provider. Raises NotFound."""
+    def published_owners(self, provider: ProviderSummary) -> frozenset[str]:
+        """Return the owners of a provider that a driver instance publishes.
+
+        Raises NotFound, and ReservationRefused for other providers.
+        """
         traits = self._client.get_traits(provider.uuid)
-        return StoredProvider.read(self._context, provider, traits).is_published
+        _check_published(
+            provider,
+            StoredProvider.read(self._context, provider, traits),
+            "Set the function trait with the program that publishes the provider now, and resolve "
+            "the job with --unchanged.",
+        )
+        return ownership.owners(traits.traits)
 
     # One provider.
 
@@ -488,6 +496,11 @@ class Reservations:
             phase="releasing",
         )
         self._reserve_fully(provider, new)
+
+
+def _check_published(provider: ProviderSummary, stored: StoredProvider, remedy: str) -> None:
+    if not stored.is_published:
+        raise _refused(provider, "no driver instance publishes this provider any more.", remedy)
 
 
 def _check_reservable(
