@@ -23,7 +23,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
 from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.reported_node import Node, NodeFacts, pci_stats_of
+from wharfinger.tracker.reported_node import Node, pci_stats_of
 
 LOG: Final = logging.getLogger(__name__)
 
@@ -154,10 +154,11 @@ def _describe(driver: ComputeDriver, name: str) -> Node:
     if not isinstance(resource, ComputeNode):
         raise wrong_answer(driver.name, operation, "a ComputeNode", resource)
     uuid = names.check_uuid(resource.uuid) if "uuid" in resource else names.root_uuid(name)
-    facts = NodeFacts(
+    return Node(
+        name,
+        uuid,
         vcpus=resource.known("vcpus"),
         memory_mb=resource.known("memory_mb"),
         local_gb=resource.known("local_gb"),
         pci_stats=pci_stats_of(resource) if "pci_stats" in resource else None,
     )
-    return Node(name, uuid, facts)

@@ -1,6 +1,6 @@
 """Compute the rows (ComputeNode) of the nodes of a driver instance."""
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -88,7 +88,11 @@ class NodeRows:
         self, nodes: Iterable[Node], records: Mapping[str, Record], *, is_listing: bool
     ) -> list[ComputeNode]:
         """Return the rows whose figures have changed, to be saved."""
-        wanted = {node.uuid: self._wanted(node, root) for node, root in _published(nodes, records)}
+        wanted = {
+            node.uuid: self._wanted(node, record.applied)
+            for node in nodes
+            if (record := records.get(node.uuid)) is not None and record.applied is not None
+        }
         for uuid, figures in self._figures.items():
             if figures is not None and uuid not in wanted:
                 used = self.usage.of_node(figures.hypervisor_hostname)
@@ -128,9 +132,9 @@ class NodeRows:
         stored = self._figures.get(node.uuid)
         # Until a new name is stored, the instances of the node have its old one.
         name = stored.hypervisor_hostname if stored else node.name
-        cpus, cpu_ratio = _offered(root, orc.VCPU, node.facts.vcpus)
-        ram, ram_ratio = _offered(root, orc.MEMORY_MB, node.facts.memory_mb)
-        disk, disk_ratio = _offered(root, orc.DISK_GB, node.facts.local_gb)
+        cpus, cpu_ratio = _offered(root, orc.VCPU, node.vcpus)
+        ram, ram_ratio = _offered(root, orc.MEMORY_MB, node.memory_mb)
+        disk, disk_ratio = _offered(root, orc.DISK_GB, node.local_gb)
         return _Figures(
             hypervisor_hostname=node.name,
             owner=self._publisher.owner,
@@ -141,19 +145,10 @@ class NodeRows:
             ram_allocation_ratio=ram_ratio,
             disk_allocation_ratio=disk_ratio,
             capabilities=self._capabilities,
-            pci_stats=node.facts.pci_stats,
+            pci_stats=node.pci_stats,
             last_seen=None,
             **self.usage.of_node(name)._asdict(),
         )
-
-
-def _published(
-    nodes: Iterable[Node], records: Mapping[str, Record]
-) -> Iterator[tuple[Node, Provider]]:
-    for node in nodes:
-        record = records.get(node.uuid)
-        if record is not None and record.applied is not None:
-            yield node, record.applied
 
 
 def _offered(root: Provider, name: str, total: int | None) -> tuple[int, float]:

@@ -1,7 +1,7 @@
 """Nodes as their drivers report them."""
 
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple, Self
+from typing import Self
 
 from wharfinger.objects import ComputeNode
 
@@ -9,26 +9,17 @@ from wharfinger.objects import ComputeNode
 PciStats = tuple[tuple[str, str, int | None, int], ...]
 
 
-class NodeFacts(NamedTuple):
-    """Figures of a node; a figure is None if the driver does not report it."""
-
-    vcpus: int | None = None
-    memory_mb: int | None = None
-    local_gb: int | None = None
-    pci_stats: PciStats | None = None
-
-
-_NO_FACTS: Final = NodeFacts()
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that a driver reports."""
+    """A node that a driver reports; a figure is None if the driver does not report it."""
 
     name: str
     #: The uuid of the root provider.
     uuid: str
-    facts: NodeFacts = _NO_FACTS
+    vcpus: int | None = None
+    memory_mb: int | None = None
+    local_gb: int | None = None
+    pci_stats: PciStats | None = None
     #: The uuid that the driver reports, if the root in Placement has another uuid.
     reported_uuid: str | None = None
 
