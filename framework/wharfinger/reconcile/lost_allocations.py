@@ -21,7 +21,7 @@ from wharfinger.objects.migration import IN_PROGRESS
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import full_reservation
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.tracker.usage import ClaimedInstance, claimed_instance
+from wharfinger.tracker.usage import KnownInstance, known_instances
 
 _Allocations = dict[str, dict[str, int]]
 
@@ -34,7 +34,7 @@ class LostAllocations:
     context: Context
     cleans_after_release: bool
 
-    def find(self, state: CycleState, instances: Mapping[str, ClaimedInstance]) -> CycleState:
+    def find(self, state: CycleState, instances: Mapping[str, KnownInstance]) -> CycleState:
         """Return the state with new and changed reservations for lost allocations.
 
         Raises PlacementUnavailable, PermissionRefused, ObjectError and StateError.
@@ -80,7 +80,7 @@ class LostAllocations:
             return error
         return {provider: part["resources"] for provider, part in allocations.items()}
 
-    def _idle_rows(self, known: Mapping[str, ClaimedInstance]) -> dict[str, Instance]:
+    def _idle_rows(self, known: Mapping[str, KnownInstance]) -> dict[str, Instance]:
         if not known:
             return {}
         # Read after the allocations: a claim, a move or a release changes a row first.
@@ -88,14 +88,15 @@ class LostAllocations:
         rows = InstanceList.get_by_filters(self.context, uuid=uuids)
         moves = MigrationList.get_by_filters(self.context, instance_uuid=uuids, status=IN_PROGRESS)
         moving = {one.instance_uuid for one in moves}
+        present = known_instances(rows)
         return {
             one.uuid: one
             for one in rows
-            if one.uuid not in moving and claimed_instance(one) == known[one.uuid]
+            if one.uuid not in moving and present[one.uuid] == known[one.uuid]
         }
 
     def _reservations(
-        self, state: CycleState, uuid: str, claimed: ClaimedInstance
+        self, state: CycleState, uuid: str, claimed: KnownInstance
     ) -> Iterator[Reservation]:
         holder = lost_by(uuid)
         for provider in sorted(claimed.allocations or ()):
@@ -152,8 +153,8 @@ def is_lost(one: Reservation) -> bool:
 
 
 def _relevant(
-    state: CycleState, instances: Mapping[str, ClaimedInstance]
-) -> Iterator[tuple[str, ClaimedInstance]]:
+    state: CycleState, instances: Mapping[str, KnownInstance]
+) -> Iterator[tuple[str, KnownInstance]]:
     moving = {one.known("instance_uuid") for one in state.rows.migrations}
     for uuid, claimed in instances.items():
         if uuid in moving:

@@ -29,19 +29,15 @@ class Usage(NamedTuple):
     local_gb_used: int = 0
 
 
-class ClaimedInstance(NamedTuple):
-    """An instance on a node, with no claim or release in progress."""
+class KnownInstance(NamedTuple):
+    """An instance as it was last read."""
 
-    node: str
-    revision: int
+    node: str | None
+    revision: int | None
+    task_state: str | None
+    usage: Usage
     #: Amounts by resource class, by provider uuid; None if the row does not have them.
     allocations: Mapping[str, Mapping[str, int]] | None
-
-
-class _Known(NamedTuple):
-    node: str | None
-    usage: Usage
-    claimed: ClaimedInstance | None
 
 
 _NOTHING: Final = Usage()
@@ -57,22 +53,22 @@ class HostUsage:
         self._host: Final = host
         #: The revisions of the host's instances, by uuid.
         self.revisions: dict[str, int] = {}
-        self._instances: dict[str, _Known] = {}
+        self._instances: dict[str, KnownInstance] = {}
         self._used: Mapping[str, Usage] = {}
 
     def update(self, rows: HostState) -> None:
         """Update the cache and the usage from newly read rows."""
         self.revisions = dict(rows.instance_revisions)
         kept = {uuid: one for uuid, one in self._instances.items() if uuid in self.revisions}
-        self._instances = kept | _known(rows.instances)
+        self._instances = kept | known_instances(rows.instances)
         self._used = _sum(self._host, self._instances, rows.migrations)
 
-    def claimed(self) -> dict[str, ClaimedInstance]:
-        """Return the claimed instances, by uuid."""
+    def claimed(self) -> dict[str, KnownInstance]:
+        """Return the instances on a node, with no claim or release in progress, by uuid."""
         return {
-            uuid: claimed
+            uuid: one
             for uuid, one in self._instances.items()
-            if (claimed := one.claimed) is not None
+            if one.node is not None and one.revision is not None and one.task_state is None
         }
 
     def of_node(self, name: str) -> Usage:
@@ -84,27 +80,26 @@ def usage_of_node(context: Context, host: str, name: str) -> Usage:
     """Read the usage of one node. Raises ObjectError and StateError."""
     instances = InstanceList.get_by_filters(context, host=host, node=name)
     moves = MigrationList.get_in_progress_by_host(context, host)
-    return _sum(host, _known(instances), moves).get(name, _NOTHING)
+    return _sum(host, known_instances(instances), moves).get(name, _NOTHING)
 
 
-def claimed_instance(one: Instance) -> ClaimedInstance | None:
-    """Return an instance as ClaimedInstance; None if it is on no node or in an operation."""
-    node, revision = one.known("node"), one.known("revision")
-    if node is None or revision is None or one.known("task_state") is not None:
-        return None
-    return ClaimedInstance(node, revision, one.known("claimed_allocations"))
-
-
-def _known(instances: Iterable[Instance]) -> dict[str, _Known]:
+def known_instances(instances: Iterable[Instance]) -> dict[str, KnownInstance]:
+    """Return instances as KnownInstance, by uuid."""
     return {
-        one.uuid: _Known(one.known("node"), _of(one, "flavor"), claimed_instance(one))
+        one.uuid: KnownInstance(
+            node=one.known("node"),
+            revision=one.known("revision"),
+            task_state=one.known("task_state"),
+            usage=_of(one, "flavor"),
+            allocations=one.known("claimed_allocations"),
+        )
         for one in instances
         if "uuid" in one
     }
 
 
 def _sum(
-    host: str, instances: Mapping[str, _Known], moves: Iterable[Migration]
+    host: str, instances: Mapping[str, KnownInstance], moves: Iterable[Migration]
 ) -> dict[str, Usage]:
     usages: defaultdict[str, list[Usage]] = defaultdict(list)
     moving = set()
