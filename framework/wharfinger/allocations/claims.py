@@ -51,19 +51,12 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
-from wharfinger.tracker.instance_claims import Claims, ends_of
+from wharfinger.tracker.instance_claims import DROPPED, Claims, End, ends_of
 from wharfinger.tracker.overlaid_nodes import nodes_named
 
 LOG: Final = logging.getLogger(__name__)
 #: How often a claim reports within the down time, at least.
 _BEATS: Final = 3
-#: The statuses through which a migration ends without its instance, by its present status.
-_WITHOUT_INSTANCE: Final = {
-    "finished": ("confirming", "confirmed"),
-    "confirming": ("confirmed",),
-    "reverting": ("reverted",),
-    "post-migrating": ("error",),
-}
 
 
 @dataclass(slots=True)
@@ -336,7 +329,8 @@ class AllocationClaims:
         held = release_allocations(self._client, self.reservations, migration.uuid)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
-            for status in _WITHOUT_INSTANCE.get(found.status, ("failed",)):
+            is_done = found.status in {"finished", "confirming"}
+            for status in DROPPED[End.SOURCE if is_done else End.DESTINATION][found.status]:
                 found.status = status
             found.save()
         return held

@@ -406,7 +406,7 @@ class Moves:
         return migration, instance
 
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
-        for host in sorted({host for host, _node in ends_of(migration) if host is not None}):
+        for host in sorted({host for host, _node in ends_of(migration)}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
 
 

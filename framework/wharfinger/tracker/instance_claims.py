@@ -22,7 +22,7 @@ class End(StrEnum):
 
 
 #: The statuses through which dropping a claim ends a move, by end and by present status.
-_DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
+DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
     End.SOURCE: {
         "finished": ("confirming", "confirmed"),
         "confirming": ("confirmed",),
@@ -126,32 +126,27 @@ class Claims:
                 claim.node = None  # the node was deleted after it was read
                 claim.save()
         for host, node in ends_of(migration):
-            if host == self.host and node is not None:
+            if host == self.host:
                 self.save_usage(node)
 
     def save_usage(self, node: str) -> None:
         """Save the usage of a node in its rows."""
         for _attempt in range(_ATTEMPTS):  # after that, the next cycle saves the usage
             with suppress(ConcurrentSave, ObjectNotFound):
-                if not self._correct_usage(node):
+                rows = ComputeNodeList.get_by_filters(
+                    self._context, host=self.host, hypervisor_hostname=node
+                )
+                used = usage_of_node(self._context, self.host, node)
+                for row in rows:
+                    for field, amount in used._asdict().items():
+                        if row.known(field) != amount:
+                            setattr(row, field, amount)
+                if not any(row.obj_what_changed() for row in rows):
                     return
-
-    def _correct_usage(self, node: str) -> bool:
-        rows = ComputeNodeList.get_by_filters(
-            self._context, host=self.host, hypervisor_hostname=node
-        )
-        used = usage_of_node(self._context, self.host, node)
-        for row in rows:
-            for field, amount in used._asdict().items():
-                if row.known(field) != amount:
-                    setattr(row, field, amount)
-        is_wrong = any(row.obj_what_changed() for row in rows)
-        if is_wrong:
-            rows.save()
-        return is_wrong  # then look again: a claim may have read the rows before this save
+                rows.save()  # then look again: a claim may have read the rows before this save
 
     def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        dropped = _DROPPED[end]
+        dropped = DROPPED[end]
         if migration.instance_uuid == instance.uuid:
             if migration.status in dropped:
                 return dropped[migration.status]
@@ -175,8 +170,9 @@ class Claims:
         return found[0]
 
 
-def ends_of(migration: Migration) -> tuple[tuple[str | None, str | None], ...]:
-    """Return the different (service host, node) pairs at the ends of a move."""
+def ends_of(migration: Migration) -> list[tuple[str, str]]:
+    """Return the different (service host, node) pairs at the known ends of a move."""
     source = (migration.source_compute, migration.source_node)
     destination = (migration.dest_compute, migration.dest_node)
-    return (source,) if source == destination else (source, destination)
+    ends = dict.fromkeys((source, destination))
+    return [(host, node) for host, node in ends if host is not None and node is not None]
