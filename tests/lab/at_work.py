@@ -32,7 +32,7 @@ from tests.lab.database_writes import DatabaseWrites
 from tests.lab.placement import adapter_to
 from tests.lab.sqlite import WithoutSync
 from tests.lab.yard import HOSTS, Yard, YardDriver
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.conformance.other_program_client import WritingClient
 from wharfinger.db.database import Database
 from wharfinger.exceptions import PlacementUnavailable, StateError, WharfingerError
@@ -380,8 +380,8 @@ class _Hand:
             self._draw.random() < 0.6
             or not self._client.get_allocations(instance.uuid)["allocations"]
         ):
-            release_allocations(
-                self._client, Reservations(self._client, self._context), instance.uuid
+            Consumers(self._client).release(
+                instance.uuid, Reservations(self._client, self._context)
             )
         else:
             self._client.delete_allocations(instance.uuid)

@@ -19,7 +19,7 @@ import fixtures
 from tests.lab.cycles import HOST, allocate, everything, make_state
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.conf import load
 from wharfinger.objects import Context, Service
 from wharfinger.providers.removal import RemovalPolicy
@@ -200,7 +200,7 @@ class Metal(fixtures.Fixture):
         return _sound(self.cycle.poll())
 
     def release(self, consumer: str) -> None:
-        release_allocations(self.client, Reservations(self.client, self.context), consumer)
+        Consumers(self.client).release(consumer, Reservations(self.client, self.context))
 
     # Observations.
 

@@ -21,7 +21,7 @@ from tests.lab.at_work import OWNER, Ledger, Work, cycles, moves, play, settle
 from tests.lab.objects import Kept
 from tests.lab.placement import PlacementFixture, empty
 from tests.lab.yard import HOSTS, Yard
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.objects import Instance, ReservationList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.providers import Inventory
@@ -119,10 +119,8 @@ class Harbour(fixtures.Fixture):
         providers = {one.uuid: one for one in self._placement.client.list_providers()}
         for held in ReservationList.get_by_filters(context):
             if held.consumer_uuid is not None:
-                release_allocations(
-                    self._placement.client,
-                    Reservations(self._placement.client, context),
-                    held.consumer_uuid,
+                Consumers(self._placement.client).release(
+                    held.consumer_uuid, Reservations(self._placement.client, context)
                 )
                 ledger.note("free", held.consumer_uuid)
             elif held.provider_uuid in providers:

@@ -1,15 +1,23 @@
-"""Read, replace and delete the allocations of consumers in Placement."""
+"""Read, replace and release the allocations of consumers in Placement."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from wharfinger.exceptions import ConcurrentUpdate, PlacementError, WharfingerError
-from wharfinger.objects import Instance
+from wharfinger.exceptions import (
+    ConcurrentSave,
+    ConcurrentUpdate,
+    NotFound,
+    PlacementError,
+    WharfingerError,
+)
+from wharfinger.objects import Instance, Reservation
 from wharfinger.placement.allocation_writes import AllocationWrites
 from wharfinger.placement.client import PlacementClient
+from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
 
 #: Amounts by resource class, by provider uuid.
 Allocations = Mapping[str, Mapping[str, int]]
@@ -54,6 +62,29 @@ class Consumers(AllocationWrites):
             if error.status == HTTPStatus.BAD_REQUEST:
                 self._left.update(new)
             raise
+
+    @retry_on(ConcurrentSave, ConcurrentUpdate)
+    def release(
+        self,
+        uuid: str,
+        reservations: Reservations,
+        *,
+        not_cleaned: Container[str] = (),
+        also_cleaned: Iterable[str] = (),
+        check: Callable[[], object] = lambda: None,
+    ) -> tuple[Reservation, ...]:
+        """Reserve the providers to be cleaned, and delete all allocations of a consumer.
+
+        Return the reservations for cleaning. Also raises ObjectError and StateError.
+        """
+        held = self._client.get_allocations(uuid)
+        check()
+        providers = [one for one in {*held["allocations"], *also_cleaned} if one not in not_cleaned]
+        reservations.before_release(uuid, providers)
+        if held["allocations"]:
+            with suppress(NotFound):  # another process has deleted them
+                self.delete_allocations(uuid, held)
+        return reservations.after_release(uuid)
 
     def body(
         self, instance: Instance, *changes: tuple[Consumer, Allocations]

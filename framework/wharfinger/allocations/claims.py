@@ -25,7 +25,6 @@ from wharfinger.allocations.candidate_attempts import (
     nodes_of,
     place_of,
 )
-from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.allocations.operation_states import (
     is_recent,
     moves_of,
@@ -169,10 +168,9 @@ class AllocationClaims:
         # From here on, no process allocates for the instance. Placement refuses a process that has
         # read the consumer earlier. A process that reads the row now finds "releasing".
         lost = [one.provider_uuid for one in self.reservations.lost(uuid)]
-        held = release_allocations(
-            self._client,
-            self.reservations,
+        held = self._consumers.release(
             uuid,
+            self.reservations,
             also_cleaned=lost,
             check=lambda: self._check_same(instance),
         )
@@ -318,7 +316,7 @@ class AllocationClaims:
                 if Instance.get_by_uuid(self._context, uuid).known("task_state") != "releasing":
                     raise ClaimedAnew(instance=uuid)
 
-        release_allocations(self._client, self.reservations, uuid, check=check)
+        self._consumers.release(uuid, self.reservations, check=check)
 
     @with_retries
     def end(self, migration: Migration) -> tuple[Reservation, ...]:
@@ -326,7 +324,7 @@ class AllocationClaims:
 
         Return the reservations of providers to be cleaned.
         """
-        held = release_allocations(self._client, self.reservations, migration.uuid)
+        held = self._consumers.release(migration.uuid, self.reservations)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
             is_done = found.status in {"finished", "confirming"}
@@ -478,7 +476,7 @@ class AllocationClaims:
             if _is_of_instance(error):
                 self._release_late_allocations(instance.uuid)
             else:  # the node no longer exists
-                release_allocations(self._client, self.reservations, instance.uuid)
+                self._consumers.release(instance.uuid, self.reservations)
             raise
         return Claimed(instance, allocations)
 

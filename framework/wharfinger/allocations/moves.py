@@ -14,7 +14,6 @@ from oslo_log import log as logging
 from wharfinger.allocations.allocation_writer import Allocations, Consumer, plain, was_refused
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
-from wharfinger.allocations.consumer_release import release_allocations
 from wharfinger.allocations.operation_states import (
     is_recent,
     moves_of,
@@ -80,7 +79,6 @@ class Moves:
 
     def __init__(self, search: FlavorSearch, down_time: timedelta = timedelta(seconds=60)) -> None:
         """A process that has not saved its move for ``down_time`` counts as dead."""
-        self._client: Final = search.surroundings.placement
         self._context: Final = search.surroundings.objects
         self._search: Final = search
         self._consumers: Final = search.consumers
@@ -286,9 +284,7 @@ class Moves:
         if migration.status == "finished":
             migration.status = "confirming"
             migration.save()  # fails if a concurrent revert was faster
-        reserved = release_allocations(
-            self._client, self._reservations, migration.uuid, not_cleaned=kept
-        )
+        reserved = self._consumers.release(migration.uuid, self._reservations, not_cleaned=kept)
         instance.claimed_allocations = plain(kept)
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved

@@ -17,7 +17,7 @@ from tests.lab.moments import Moments
 from tests.lab.objects import opened
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.reserving import CleaningDriver, drives, figures
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import InventoryInUse, StateError
 from wharfinger.objects import ComputeNodeList, Context, Service
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -47,8 +47,8 @@ def test_reservation_of_a_cleaned_node_while_another_node_fails_ends(
     driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
 ) -> None:
     """A node that has been cleaned is free again, although another node fails in each cycle."""
-    release_allocations(
-        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    Consumers(publishing.client).release(
+        CONSUMER, Reservations(publishing.client, publishing.context)
     )
     driver.says("metal", "metal", "cleaning")
     sync_with_one_failure(publishing)

@@ -24,7 +24,7 @@ from tests.lab.reserving import (
     summary,
 )
 from tests.lab.taking_over import TAKEOVERS, TakingOver
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.exceptions import ObjectExists
 from wharfinger.jobs import resolve
 from wharfinger.objects import (
@@ -93,7 +93,7 @@ def test_device_released_during_a_takeover_stays_reserved_until_it_is_cleaned(
         if method == "POST" and not released:
             released.append(path)
             assert host_of(far.context, uuid) == FAR
-            release_allocations(far.client, Reservations(far.client, far.context), CONSUMER)
+            Consumers(far.client).release(CONSUMER, Reservations(far.client, far.context))
 
     with seen_free(placement, uuid, "CUSTOM_GOLD") as free:
         look = placement.adapter.before

@@ -25,7 +25,7 @@ from tests.lab.reserving import (
     rows,
     summary,
 )
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError
 from wharfinger.objects import ComputeNode, ReservationList
@@ -50,8 +50,8 @@ def driver(publishing: Publishing, placement: PlacementFixture) -> CleaningDrive
 
 
 def release_allocation(publishing: Publishing, consumer: str = CONSUMER) -> None:
-    release_allocations(
-        publishing.client, Reservations(publishing.client, publishing.context), consumer
+    Consumers(publishing.client).release(
+        consumer, Reservations(publishing.client, publishing.context)
     )
 
 

@@ -10,7 +10,7 @@ from tests.lab.drivers import DEVICE, also, flat, with_device
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, drives, figures, is_full, node, rows, summary
 from tests.lab.samples import uuid
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, ConcurrentUpdate, UnexpectedAnswer
 from wharfinger.objects import AGENT_BINARY, Service
@@ -58,8 +58,8 @@ def far(publishing: Publishing, placement: PlacementFixture) -> Iterator[Publish
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture, **use: Any) -> None:
     allocate(placement, CONSUMER, **use)
-    release_allocations(
-        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    Consumers(publishing.client).release(
+        CONSUMER, Reservations(publishing.client, publishing.context)
     )
 
 

@@ -15,7 +15,7 @@ from tests.lab.devices import Device, publish_devices
 from tests.lab.drivers import also, flat
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import CleaningDriver, Figures, drives, figures, node, rows, summary
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     BackendError,
@@ -64,10 +64,8 @@ class Fleet:
         return [type(problem) for problem in self.publishing.cycle.sync().problems]
 
     def release_allocation(self, consumer: str = CONSUMER) -> None:
-        release_allocations(
-            self.publishing.client,
-            Reservations(self.publishing.client, self.publishing.context),
-            consumer,
+        Consumers(self.publishing.client).release(
+            consumer, Reservations(self.publishing.client, self.publishing.context)
         )
 
     def phases(self) -> list[str | None]:

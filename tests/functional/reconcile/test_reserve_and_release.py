@@ -36,7 +36,7 @@ from tests.lab.reserving import (
     summary,
     writes,
 )
-from wharfinger.allocations.consumer_release import release_allocations
+from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -528,8 +528,8 @@ def release(publishing: Publishing, placement: PlacementFixture) -> object:
 
 
 def release_allocation(publishing: Publishing, placement: PlacementFixture) -> object:
-    return release_allocations(
-        publishing.client, Reservations(publishing.client, publishing.context), CONSUMER
+    return Consumers(publishing.client).release(
+        CONSUMER, Reservations(publishing.client, publishing.context)
     )
 
 
