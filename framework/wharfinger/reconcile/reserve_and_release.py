@@ -40,7 +40,7 @@ from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
-from wharfinger.reconcile.stored_provider import StoredProvider, readable_record
+from wharfinger.reconcile.stored_provider import StoredProvider
 from wharfinger.reconcile.tree_write import TreeWrite
 
 _WAIT: Final = wait_random_exponential(max=2.0)  # seconds
@@ -452,26 +452,21 @@ class Reservations:
         }
         publishers: defaultdict[str, set[str]] = defaultdict(set)
         for found in rows.records if instances else ():
-            if (
-                readable_record(found).applied is not None
-            ):  # a record may be of another owner's provider
+            if found.applied is not None:  # otherwise, another owner may have the provider
                 publishers[found.provider_uuid].add(found.driver_instance)
-        return [
-            one
-            for one in summaries
-            if (instance := instances.get(one.root_provider_uuid)) is not None
-            and self._has_publisher_of_root(instance, one, publishers)
-        ]
 
-    def _has_publisher_of_root(
-        self, instance: str, provider: ProviderSummary, publishers: defaultdict[str, set[str]]
-    ) -> bool:
-        of_root = publishers[provider.root_provider_uuid]
-        if not of_root:  # the records are lost
-            our_trait = ownership.instance_trait(instance)
-            return our_trait in self._client.get_traits(provider.uuid).traits
-        # As long as the instance in the row has no record of the root, the former one counts.
-        return not publishers[provider.uuid].isdisjoint(of_root & {instance} or of_root)
+        def is_cleaned(one: ProviderSummary) -> bool:
+            instance = instances.get(one.root_provider_uuid)
+            if instance is None:
+                return False
+            of_root = publishers[one.root_provider_uuid]
+            if not of_root:  # the records are lost
+                our_trait = ownership.instance_trait(instance)
+                return our_trait in self._client.get_traits(one.uuid).traits
+            # As long as the instance in the row has no record of the root, the former one counts.
+            return not publishers[one.uuid].isdisjoint(of_root & {instance} or of_root)
+
+        return list(filter(is_cleaned, summaries))
 
     @retry_on(*_CONFLICTS, ObjectExists, ObjectNotFound)
     def _reserve_for_cleaning(self, provider: ProviderSummary, consumer_uuid: str) -> None:

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from wharfinger.exceptions import InvalidObject
-from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation
+from wharfinger.objects import Context, ProviderState, Reservation
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
 from wharfinger.placement.tree_reader import without_contents
 from wharfinger.providers import full_reservation, ownership
@@ -14,7 +13,7 @@ from wharfinger.providers.plan import SetInventories
 from wharfinger.providers.plan_draft import step_target
 from wharfinger.providers.provider import Provider
 from wharfinger.providers.provider_record import NO_RECORD, Record
-from wharfinger.reconcile.record_store import RecordStore, to_record
+from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 
 #: Placeholders for the host and driver instance of a provider without records.
@@ -45,11 +44,22 @@ class StoredProvider:
         traits: Traits,
         inventories: Inventories | None = None,
     ) -> Self:
-        """Read the database rows of a provider that was read from Placement."""
+        """Read the database rows of a provider that was read from Placement.
+
+        Raises ObjectError and StateError.
+        """
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
+        stores = {
+            (one.host, one.driver_instance): RecordStore(
+                context, one.host, one.driver_instance, [one]
+            )
+            for one in rows.records
+        }
+        for error in [error for one in stores.values() for error in one.damaged.values()]:
+            raise error
         current = _current(
-            {(one.host, one.driver_instance): readable_record(one) for one in rows.records},
+            {key: store.get(provider.uuid) for key, store in stores.items()},
             {(row.known("host"), row.known("driver_instance")) for row in rows.nodes},
         )
         ours = {key: record for key, record in current.items() if record.is_ours}
@@ -63,8 +73,7 @@ class StoredProvider:
             f"{len(ours)} records of the provider disagree on the reserved amounts to restore for "
             f"{', '.join(unclear)} (the next cycle of its driver instance decides)"
         )
-        own_rows = [one for one in rows.records if (one.host, one.driver_instance) == key]
-        store = RecordStore(context, *key, own_rows)
+        store = stores.get(key) or RecordStore(context, *key)
         live = store.get(provider.uuid).live
         if live is None or live.generation != generation:
             live = replace(without_contents(provider), generation=generation, traits=traits.traits)
@@ -116,18 +125,6 @@ class StoredProvider:
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)
-
-
-def readable_record(row: ProviderRecord) -> Record:
-    """Return the record in a row. Raises InvalidObject."""
-    try:
-        return to_record(row)
-    except ValueError as error:
-        raise InvalidObject(
-            subject=row.subject,
-            problem=f"the database row cannot be read: {error}.",
-            remedy="Restore the row from a backup.",
-        ) from error
 
 
 def _current(
