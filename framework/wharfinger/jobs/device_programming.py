@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
@@ -92,63 +92,10 @@ def program(
             "reserved.",
             "Wait until the driver instance has published these providers.",
         )
-    wanted = {"image": image, "function": function, "trait": trait}
-    job = _store_job(context, driver, provider, [one.uuid for one in scope], wanted)
     reservations = Reservations(client, context, down_time)
-    work = _Work(client, context, reservations, driver, provider, scope, job, down_time, on_step)
+    work = _Work(client, context, reservations, driver, provider, scope, down_time, on_step)
+    work.store_job(image=image, function=function, trait=trait)
     return work.do(wait_for_idle)
-
-
-def _store_job(
-    context: Context,
-    driver: ComputeDriver,
-    provider: ProviderSummary,
-    scope: Sequence[str],
-    wanted: Mapping[str, str | None],
-) -> DeviceJob:
-    jobs = jobs_of(context, scope)
-    held = ReservationList.get_by_filters(context, provider_uuid=scope, holder=JOB_HOLDER)
-    if held or any(not one.is_whole or one.is_unfinished for one in jobs):
-        raise _taken(provider)
-    former = next((one for one in jobs if one.provider_uuid == provider.uuid), None)
-    job = former or DeviceJob(context, provider_uuid=provider.uuid)
-    # From now on, a report that the device has one of these earlier functions is outdated.
-    stale = {trait for one in jobs for trait in (*one.stale_traits, one.held_trait) if trait}
-    _change(
-        job,
-        provider_name=provider.name,
-        siblings=[uuid for uuid in scope if uuid != provider.uuid],
-        driver_instance=driver.name,
-        host=driver.host,
-        process_id=os.getpid(),
-        state="reserving",
-        problem=None,
-        started_at=now(),
-        seen_at=now(),
-        stale_traits=sorted(stale),
-        **wanted,
-    )
-    try:
-        if former is None:
-            job.create()
-        else:
-            job.save()
-    except (ConcurrentSave, ObjectExists, ObjectNotFound):
-        raise _taken(provider) from None
-    return job
-
-
-def _change(job: DeviceJob, **values: Any) -> None:
-    for name, value in values.items():
-        setattr(job, name, value)
-
-
-def _taken(provider: ProviderSummary) -> JobRefused:
-    return _refused(
-        provider,
-        "another job of this device is in progress or unresolved.",
-        "List the jobs with `wharfinger device jobs`. Wait for the end of that job, or resolve it.",
-    )
 
 
 def _refused(provider: ProviderSummary, problem: str, remedy: str) -> JobRefused:
@@ -169,10 +116,10 @@ class _Work:
     driver: ComputeDriver
     provider: ProviderSummary
     scope: Sequence[ProviderSummary]
-    job: DeviceJob
     #: The job stores several times in it that it is in progress.
     down_time: timedelta
     report: OnStep
+    job: DeviceJob = field(init=False)
     #: The owner traits of the providers, by provider uuid.
     owners: dict[str, frozenset[str]] = field(default_factory=dict)
     #: The providers that this job reserves, by reservation uuid.
@@ -181,6 +128,38 @@ class _Work:
     beaten: float = field(default_factory=time.monotonic)
     #: Whether no operator has resolved the job meanwhile.
     is_ours: bool = True
+
+    def store_job(self, **wanted: str | None) -> None:
+        uuids = [one.uuid for one in self.scope]
+        jobs = jobs_of(self.context, uuids)
+        held = ReservationList.get_by_filters(self.context, provider_uuid=uuids, holder=JOB_HOLDER)
+        if held or any(not one.is_whole or one.is_unfinished for one in jobs):
+            raise self._taken()
+        own = self.provider.uuid
+        former = next((one for one in jobs if one.provider_uuid == own), None)
+        self.job = former or DeviceJob(self.context, provider_uuid=own)
+        # From now on, a report that the device has one of these earlier functions is outdated.
+        stale = {trait for one in jobs for trait in (*one.stale_traits, one.held_trait) if trait}
+        self._change(
+            provider_name=self.provider.name,
+            siblings=[uuid for uuid in uuids if uuid != own],
+            driver_instance=self.driver.name,
+            host=self.driver.host,
+            process_id=os.getpid(),
+            state="reserving",
+            problem=None,
+            started_at=now(),
+            seen_at=now(),
+            stale_traits=sorted(stale),
+            **wanted,
+        )
+        try:
+            if former is None:
+                self.job.create()
+            else:
+                self.job.save()
+        except (ConcurrentSave, ObjectExists, ObjectNotFound):
+            raise self._taken() from None
 
     def do(self, wait_for_idle: float) -> DeviceJob:
         try:
@@ -208,7 +187,7 @@ class _Work:
                 )
             except ObjectExists:
                 del self.taken[uuid]
-                raise _taken(self.provider) from None
+                raise self._taken() from None
             self._beat()
         others = ", ".join(one.name for one in self.scope if one.uuid != self.provider.uuid)
         also = f", nor from {others}" if others else ""
@@ -376,8 +355,12 @@ class _Work:
             )
             return None
 
+    def _change(self, **values: Any) -> None:
+        for name, value in values.items():
+            setattr(self.job, name, value)
+
     def _save(self, **values: Any) -> None:
-        _change(self.job, **values)
+        self._change(**values)
         try:
             self.job.save()
         except (ConcurrentSave, ObjectNotFound) as error:
@@ -387,6 +370,14 @@ class _Work:
                 "Check which image the device has. If the outcome of the job is wrong, program the "
                 "device again.",
             ) from error
+
+    def _taken(self) -> JobRefused:
+        return _refused(
+            self.provider,
+            "another job of this device is in progress or unresolved.",
+            "List the jobs with `wharfinger device jobs`. Wait for the end of that job, or resolve "
+            "it.",
+        )
 
     def _unresolved(self, problem: str) -> JobUnresolved:
         """Note an unknown outcome if possible; return the error to raise."""

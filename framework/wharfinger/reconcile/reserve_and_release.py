@@ -168,6 +168,7 @@ class Reservations:
             return ()
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
 
+    @retry_on(*_CONFLICTS)
     def detach(self, provider: ProviderSummary) -> FormerRoot:
         """Turn a child into a reserved root until its node has a new root.
 
@@ -177,7 +178,16 @@ class Reservations:
         former = self._root_of(provider)
         with suppress(ObjectExists):  # an earlier call has crashed after this
             self.reserve(provider, holder=former.holder, reason=REASON)
-        self._detach(provider, former)
+        stored = self._read(provider)
+        live = stored.live
+        step = UpdateProvider(
+            uuid=live.uuid,
+            name=live.name,
+            root_uuid=live.uuid,
+            before=replace(live, parent_uuid=former.uuid),
+            after=replace(live, parent_uuid=None),
+        )
+        self._apply(stored, stored.own_record, step)
         return former
 
     # Releases of consumers.
@@ -414,19 +424,6 @@ class Reservations:
         found = self._client.list_providers(uuid=root_uuid)
         # Without the root, the provider is gone, too, and cannot be reserved.
         return FormerRoot(found[0].name if found else root_uuid, root_uuid)
-
-    @retry_on(*_CONFLICTS)
-    def _detach(self, provider: ProviderSummary, former: FormerRoot) -> None:
-        stored = self._read(provider)
-        live = stored.live
-        step = UpdateProvider(
-            uuid=live.uuid,
-            name=live.name,
-            root_uuid=live.uuid,
-            before=replace(live, parent_uuid=former.uuid),
-            after=replace(live, parent_uuid=None),
-        )
-        self._apply(stored, stored.own_record, step)
 
     # Rows.
 
