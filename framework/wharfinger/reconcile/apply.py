@@ -108,12 +108,11 @@ class Writer:
             tree for tree in batch if tree.plan.steps or tree.new_nodes or tree.new_reservations
         ]
         for tree in intending:
-            tree.intents = dict(tree_write.intents(tree, store))
             tree.expires = boottime() + self._valid_for
 
         def write(trees: Sequence[TreeWrite]) -> None:
             store.write(
-                _joined(tree.intents for tree in trees),
+                dict(chain.from_iterable(tree_write.intents(tree, store) for tree in trees)),
                 our_nodes=[uuid for tree in trees for uuid in tree.our_nodes],
                 new_nodes=[row for tree in trees for row in tree.new_nodes],
                 known_reservations=_joined(tree.known_reservations for tree in trees),
@@ -383,7 +382,7 @@ def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
         # The intents have checked the other trees; no other process may change those until now.
         unchecked = [tree for tree in trees if not tree.plan.steps]
         store.write(
-            _joined(map(tree_write.results, trees)),
+            dict(chain.from_iterable(tree_write.results(tree, store) for tree in trees)),
             our_nodes=[uuid for tree in unchecked for uuid in tree.our_nodes],
             changed_nodes=[row for tree in trees for row in tree.changed_nodes],
             known_reservations=_joined(tree.known_reservations for tree in unchecked),

@@ -151,14 +151,14 @@ def to_object(uuid: str, record: Record) -> ProviderRecord:
     return ProviderRecord(
         provider_uuid=uuid,
         mode=str(record.mode),
-        applied=_document(record.applied),
-        intended=_document(record.intended),
-        live=_document(record.live),
+        applied=record.applied and encode(record.applied),
+        intended=record.intended and encode(record.intended),
+        live=record.live and encode(record.live),
         own_reserved=dict(record.own_reserved),
         reservations=list(record.reservations),
         reserved_since=dict(record.reserved_since),
         absent_since=record.absence and record.absence.since,
-        absence=_document(record.absence),
+        absence=record.absence and encode(record.absence),
         undone=encode(record.undone) if record.undone else None,
     )
 
@@ -185,10 +185,6 @@ def read_record(row: ProviderRecord) -> Record | None:
         return to_record(row)
     except (FieldUnset, ValueError):
         return None
-
-
-def _document(part: Provider | Absence | None) -> str | None:
-    return None if part is None else encode(part)
 
 
 def _provider(document: str | None) -> Provider | None:

@@ -24,7 +24,8 @@ _NO_PUBLISHER: Final = ("none", "none")
 class StoredProvider:
     """A provider in Placement, with its records and reservations in the database."""
 
-    #: The traits in Placement, which may belong to an older generation than ``live``.
+    #: The traits as just read, possibly of an older generation than ``live``. Unlike ``live``, they
+    #: never come from a record, so they show whether the provider was created again.
     traits: frozenset[str]
     #: The provider as just read, completed from ``own_record`` if that has the same generation.
     live: Provider

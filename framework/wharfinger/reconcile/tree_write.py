@@ -43,7 +43,6 @@ class TreeWrite:
     now: dict[str, Provider | None] = field(default_factory=dict)
     #: The number of steps that each provider still needs.
     left: Counter[str] = field(default_factory=Counter)
-    intents: dict[str, Record] = field(default_factory=dict)
     #: Providers that could not be created, since another one has their uuid or name.
     withdrawn: set[str] = field(default_factory=set)
     #: Errors of providers that keep their inventories, or are not deleted, since they are in use.
@@ -190,28 +189,29 @@ def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
     return replace(intent, live=left, own_reserved={**temporary, **intent.own_reserved})
 
 
-def results(tree: TreeWrite) -> dict[str, Record | None]:
-    """Return the records to store after the last request (None: delete), by provider uuid."""
-    found: dict[str, Record | None] = {}
+def results(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record | None]]:
+    """Yield the records to store after the last request (None: delete), with provider uuids.
+
+    The store has the intents of the tree.
+    """
     left = _left_by_reshape(tree)
     for uuid, planned in tree.plan.records.items():
         if uuid in tree.withdrawn:
-            found[uuid] = None
+            yield uuid, None
         elif uuid not in tree.left:
-            found[uuid] = planned
+            yield uuid, planned
         elif not tree.left[uuid]:
             live = _live(tree, uuid)
             if live and uuid in left and live.inventories == left[uuid].inventories:
                 # Temporary figures must not count as figures to restore.
                 live = replace(live, generation=None)
-            found[uuid] = planned and replace(planned, live=live)
+            yield uuid, planned and replace(planned, live=live)
         elif planned and uuid in left:
             # The reshape or a later step was refused, or it was done and the answer was lost. The
             # intent fits each of these cases.
-            found[uuid] = tree.intents[uuid]
+            yield uuid, store.get(uuid)
         else:
-            found[uuid] = replace(tree.intents[uuid], live=_live(tree, uuid))
-    return found
+            yield uuid, replace(store.get(uuid), live=_live(tree, uuid))
 
 
 def _live(tree: TreeWrite, uuid: str) -> Provider | None:
