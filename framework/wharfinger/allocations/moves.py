@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Final, NoReturn
 
 from oslo_log import log as logging
 
@@ -101,26 +101,17 @@ class Moves:
         held = self._consumers.get(instance_uuid)
         instance = Instance.get_by_uuid(self._context, instance_uuid)
         _check(instance, held, flavor)
-        migration = self._begin(instance, flavor)
-        place = (instance.host, instance.node)
         try:
-            _allocations, node = self._search.take(
-                held,
-                migration.new_flavor,
-                suits if flavor else lambda node: suits(node) and place_of(node) != place,
-                partial(self._allocate, instance, migration, held),
-            )
-            self._arrive(instance, migration, node)
-        except _BEFORE_IT_WRITES:
-            migration.status = "failed"
-            with suppress(ConcurrentSave):  # another process has ended it
-                migration.save()
-            raise
-        except WharfingerError as error:
-            self._undo(migration)
-            if isinstance(error, ConcurrentUpdate | ConcurrentSave):
-                raise _was_changed(instance_uuid) from error
-            raise
+            migration = self._begin(instance, flavor)
+            self._claim_destination(instance, migration, held, suits)
+        except (ConcurrentSave, ConcurrentUpdate) as error:
+            raise AllocationRefused(
+                instance=instance_uuid,
+                problem="the move was not started, since another process has changed the instance "
+                "or its allocations.",
+                remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and "
+                "repeat the command.",
+            ) from error
         return migration
 
     def confirm(self, instance_uuid: str) -> Ended:
@@ -188,8 +179,6 @@ class Moves:
         )
         try:
             migration.create()
-        except ConcurrentSave as error:
-            raise _was_changed(instance.uuid) from error
         except ObjectExists as error:
             for first in moves_of(self._context, instance.uuid):
                 raise AllocationRefused(
@@ -201,6 +190,27 @@ class Moves:
                 ) from error
             raise
         return migration
+
+    def _claim_destination(
+        self, instance: Instance, migration: Migration, held: Consumer, suits: Suits
+    ) -> None:
+        is_resize, source = migration.migration_type == "resize", (instance.host, instance.node)
+        try:
+            _allocations, node = self._search.take(
+                held,
+                migration.new_flavor,
+                lambda node: suits(node) and (is_resize or place_of(node) != source),
+                partial(self._allocate, instance, migration, held),
+            )
+            self._arrive(instance, migration, node)
+        except _BEFORE_IT_WRITES:
+            migration.status = "failed"
+            with suppress(ConcurrentSave):  # another process has ended it
+                migration.save()
+            raise
+        except WharfingerError:
+            self._undo(migration)
+            raise
 
     def _allocate(
         self, instance: Instance, migration: Migration, held: Consumer, wanted: Allocations
@@ -305,7 +315,9 @@ class Moves:
         if had.allocations:
             self._restore_former_allocations(instance, migration, had, has)
         elif migration.status == "reverting":
-            self._check_former_allocations(instance, migration, has)
+            if not self._is_at_source(migration, has):
+                why = "the former allocations of the instance are no longer in Placement."
+                self._refuse_revert(instance, migration, has, why)
         elif has.allocations:
             try:
                 # Write the same allocations to raise the consumer generation. Placement then
@@ -331,39 +343,31 @@ class Moves:
             if not was_refused(error):
                 raise
             self._reservations.cancel_release(instance.uuid)
-            # The move can still be confirmed.
-            if migration.status == "reverting":
-                migration.status = "finished"
-                migration.save()
-            elif (node := self.claims.where(has.allocations)) is not None:
-                self._arrive(instance, migration, node)
-            raise AllocationRefused(
-                instance=instance.uuid,
-                problem="the move cannot be reverted, since Placement refuses the former "
-                f"allocations of the instance: {error}",
-                remedy="Confirm the move, or release the instance.",
-            ) from error
+            why = f"Placement refuses the former allocations of the instance: {error}"
+            self._refuse_revert(instance, migration, has, why)
 
-    def _check_former_allocations(
-        self, instance: Instance, migration: Migration, has: Consumer
-    ) -> None:
+    def _is_at_source(self, migration: Migration, has: Consumer) -> bool:
         source = (migration.source_compute, migration.source_node)
-        if source == (migration.dest_compute, migration.dest_node):
-            try:
-                is_back = self._search.fits(migration.old_flavor, has.allocations)
-            except (DeviceProfileError, InvalidRequest):
-                is_back = True  # the amounts of the flavor are unknown
-        else:
+        if source != (migration.dest_compute, migration.dest_node):
             node = self.claims.where(has.allocations)
-            is_back = node is None or place_of(node) == source
-        if is_back:
-            return
-        migration.status = "finished"
-        migration.save()
+            return node is None or place_of(node) == source
+        try:
+            return self._search.fits(migration.old_flavor, has.allocations)
+        except (DeviceProfileError, InvalidRequest):
+            return True  # the amounts of the flavor are unknown
+
+    def _refuse_revert(
+        self, instance: Instance, migration: Migration, has: Consumer, why: str
+    ) -> NoReturn:
+        # The move can still be confirmed.
+        if migration.status == "reverting":
+            migration.status = "finished"
+            migration.save()
+        elif (node := self.claims.where(has.allocations)) is not None:
+            self._arrive(instance, migration, node)
         raise AllocationRefused(
             instance=instance.uuid,
-            problem="the move cannot be reverted: the former allocations of the instance are no "
-            "longer in Placement.",
+            problem=f"the move cannot be reverted, since {why}",
             remedy="Confirm the move, or release the instance.",
         )
 
@@ -404,16 +408,6 @@ class Moves:
     def _drop(self, instance: Instance, migration: Migration, end: End) -> None:
         for host in sorted({host for host, _node in ends_of(migration)}):
             Claims(self._context, host).drop_move_claim(instance, migration, end)
-
-
-def _was_changed(instance_uuid: str) -> AllocationRefused:
-    return AllocationRefused(
-        instance=instance_uuid,
-        problem="the move was not started, since another process has changed the instance or its "
-        "allocations.",
-        remedy=f"Check the instance (`wharfinger instance show {instance_uuid}`), and repeat the "
-        "command.",
-    )
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
