@@ -391,11 +391,11 @@ class AllocationClaims:
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
         try:
             return self._claim(attempt, suits)
-        except (ConcurrentSave, ConcurrentUpdate):  # another process also claims this instance
+        except (ClaimedAnew, ConcurrentSave, ConcurrentUpdate):
+            # Another process also claims this instance.
             return self._claim_existing(attempt, suits)
         except WharfingerError as error:
-            if not _is_of_instance(error):
-                self._delete_new(attempt, error)
+            self._delete_new(attempt, error)
             raise
 
     @with_retries
@@ -431,7 +431,7 @@ class AllocationClaims:
             raise
 
     def _stop(self, attempt: _Attempt, error: WharfingerError) -> None:
-        if isinstance(error, ConcurrentSave) or is_unsure(error):
+        if isinstance(error, ClaimedAnew | ConcurrentSave) or is_unsure(error):
             return  # another process is working on it, or Placement may still allocate
         if attempt.instance.node is None and not isinstance(error, PlacementError):
             self._delete_new(attempt, error)
@@ -491,6 +491,8 @@ class AllocationClaims:
 
     def _delete_new(self, attempt: _Attempt, error: WharfingerError) -> None:
         uuid = attempt.instance.uuid
+        if _is_of_instance(error):
+            return  # another process has released the instance, and may claim it anew
         try:
             if not is_unsure(error):
                 # Save this before reading the allocations: from now on, other processes release

@@ -438,6 +438,7 @@ def test_claim_that_was_released_before_its_end_keeps_the_allocation_of_a_new_cl
     assert isinstance(outcome, Claimed | AllocationRefused)
     assert faults(publishing.context) == []
     assert there_are(publishing.context) == [*held()] == [ONE]
+    assert Instance.get_by_uuid(publishing.context, ONE).task_state is None
 
 
 # Two releases of one provider that needs cleaning.
