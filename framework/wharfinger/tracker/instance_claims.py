@@ -107,9 +107,19 @@ class Claims:
 
         The instance is at the other end then. Raises ClaimRefused.
         """
-        if steps := self._steps(instance, migration, end):
-            for status in steps:
-                migration.status = status
+        dropped = DROPPED[end]
+        final = {steps[-1] for steps in dropped.values()}
+        is_other = migration.instance_uuid != instance.uuid
+        if is_other or migration.status not in dropped.keys() | final:
+            raise self._refused(
+                instance,
+                f"{migration.source_node} or {migration.dest_node}",
+                f"the status of migration {migration.uuid} of instance {migration.instance_uuid} "
+                f"is {migration.status}, so the claim at the {end} cannot be dropped",
+            )
+        for status in dropped.get(migration.status, ()):
+            migration.status = status
+        if migration.obj_what_changed():  # also after a call whose save has failed
             there, moved = None, []
             if end is End.SOURCE:
                 instance.host, instance.node = migration.dest_compute, migration.dest_node
@@ -144,21 +154,6 @@ class Claims:
                 if not any(row.obj_what_changed() for row in rows):
                     return
                 rows.save()  # then look again: a claim may have read the rows before this save
-
-    def _steps(self, instance: Instance, migration: Migration, end: End) -> tuple[str, ...]:
-        dropped = DROPPED[end]
-        if migration.instance_uuid == instance.uuid:
-            if migration.status in dropped:
-                return dropped[migration.status]
-            if migration.status in {steps[-1] for steps in dropped.values()}:
-                # The status is not saved yet if the save of an earlier call has failed.
-                return (migration.status,) if migration.obj_what_changed() else ()
-        raise self._refused(
-            instance,
-            f"{migration.source_node} or {migration.dest_node}",
-            f"the status of migration {migration.uuid} of instance {migration.instance_uuid} is "
-            f"{migration.status}, so the claim at the {end} cannot be dropped",
-        )
 
     def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
