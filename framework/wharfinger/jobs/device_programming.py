@@ -32,7 +32,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names, ownership
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.reconcile.outdated_device_jobs import delete_earlier, jobs_of
+from wharfinger.reconcile.device_jobs import delete_earlier, jobs_of
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 LOG: Final = logging.getLogger(__name__)

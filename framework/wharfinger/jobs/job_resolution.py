@@ -9,7 +9,7 @@ from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
 from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, ReservationList
 from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.outdated_device_jobs import delete_earlier, jobs_of
+from wharfinger.reconcile.device_jobs import delete_earlier, jobs_of
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 #: A shorter down time has no effect, since times are stored in whole seconds.

@@ -43,11 +43,11 @@ from wharfinger.reconcile.apply import BATCH, Writer
 from wharfinger.reconcile.cycle_result import Attempts, CycleResult
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
+from wharfinger.reconcile.device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.kernel_uptime import boottime
 from wharfinger.reconcile.look_up import LookUp
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import Observer, by_node, by_provider, held_functions
-from wharfinger.reconcile.outdated_device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.plan_rows import readable, tree_writes
 from wharfinger.reconcile.record_store import RecordStore

@@ -27,7 +27,7 @@ from wharfinger.driver import Allocations
 from wharfinger.exceptions import BackendError, JobRefused, ProgrammingRefused
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle import Reconciler
-from wharfinger.reconcile.outdated_device_jobs import supersede_functions
+from wharfinger.reconcile.device_jobs import supersede_functions
 
 CONSUMER = uuid("consumer")
 #: Seconds to wait for an event, which usually takes milliseconds.
