@@ -11,7 +11,7 @@ from http.client import INTERNAL_SERVER_ERROR
 from typing import Final
 
 from oslo_log import log as logging
-from tenacity import nap, retry, retry_if_exception_type, stop_after_attempt
+from tenacity import nap, wait_none
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
@@ -52,6 +52,7 @@ from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.plan_rows import readable, tree_writes
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import released_since
+from wharfinger.reconcile.reserve_and_release import retry_on
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.tree_write import TreeWrite
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
@@ -442,11 +443,7 @@ class Reconciler:
         except (ObjectError, StateError) as error:
             yield error
 
-    @retry(
-        retry=retry_if_exception_type(ConcurrentSave),
-        stop=stop_after_attempt(_ATTEMPTS),
-        reraise=True,
-    )
+    @retry_on(ConcurrentSave, attempts=_ATTEMPTS, wait=wait_none())
     def _save_rows(self, nodes: NodeList, *, is_listing: bool) -> None:
         rows = self._rows.changed_rows(nodes.nodes, self.store.records, is_listing=is_listing)
         renamed = [row for row in rows if row.is_renamed]  # together: nodes may swap their names
