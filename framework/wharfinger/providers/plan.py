@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers.inventory import Inventory
@@ -13,6 +13,7 @@ from wharfinger.providers.provider_record import Record
 Allocations = Mapping[str, Mapping[str, Any]]
 #: Allocations before and after a driver edited them, by root uuid.
 Reshapes = Mapping[str, tuple[Allocations, Allocations]]
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,62 +50,49 @@ class CreateProvider(Step):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Change(Step):
+class _Change(Step, Generic[_Value]):
     attribute: ClassVar[str]
-    before: Any
-    after: Any
+    before: _Value
+    after: _Value
 
     def result(self, provider: Provider | None) -> Provider | None:
-        return provider and replace(provider, **{self.attribute: self.after})
+        changed: dict[str, Any] = {self.attribute: self.after}
+        return provider and replace(provider, **changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UpdateProvider(_Change):
+class UpdateProvider(_Change[Provider]):
     """Rename a provider, or give it another parent."""
 
     verb = "update"
-    #: The step changes only name, parent and root.
-    before: Provider
-    after: Provider
 
-    def result(self, provider: Provider | None) -> Provider | None:
+    def result(self, provider: Provider | None) -> Provider:
         """Return the provider with its new name, parent and root."""
-        return provider and replace(
-            provider,
-            name=self.after.name,
-            parent_uuid=self.after.parent_uuid,
-            root_uuid=self.root_uuid,
-        )
+        return self.after
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetTraits(_Change):
+class SetTraits(_Change[frozenset[str]]):
     """Replace a provider's traits."""
 
     verb = "set traits"
     attribute = "traits"
-    before: frozenset[str]
-    after: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAggregates(_Change):
+class SetAggregates(_Change[frozenset[str]]):
     """Replace a provider's aggregates."""
 
     verb = "set aggregates"
     attribute = "aggregates"
-    before: frozenset[str]
-    after: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetInventories(_Change):
+class SetInventories(_Change[Mapping[str, Inventory]]):
     """Replace a provider's inventories."""
 
     verb = "set inventories"
     attribute = "inventories"
-    before: Mapping[str, Inventory]
-    after: Mapping[str, Inventory]
 
     @property
     def shrunk(self) -> frozenset[str]:

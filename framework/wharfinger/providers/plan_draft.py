@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import full_reservation
@@ -131,7 +131,8 @@ class TreeDraft:
         if before is None:
             add(CreateProvider(**target, parent_uuid=after.parent_uuid))
         elif (here.name, here.parent_uuid) != (after.name, after.parent_uuid):
-            add(UpdateProvider(**target, before=here, after=after))
+            moved = replace(here, **target, parent_uuid=after.parent_uuid)
+            add(UpdateProvider(**target, before=here, after=moved))
         if here.traits != after.traits:
             add(SetTraits(**target, before=here.traits, after=after.traits))
         if here.aggregates != after.aggregates:
@@ -198,6 +199,6 @@ def _seen(record: Record, live: Provider) -> Record:
     return replace(record, live=live, own_reserved=figures)
 
 
-def step_target(provider: Provider) -> dict[str, str]:
+def step_target(provider: Provider) -> dict[str, Any]:
     """Return the provider's uuid, name and root, as arguments for a step."""
     return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}

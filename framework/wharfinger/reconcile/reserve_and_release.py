@@ -185,7 +185,7 @@ class Reservations:
             name=live.name,
             root_uuid=live.uuid,
             before=replace(live, parent_uuid=former.uuid),
-            after=replace(live, parent_uuid=None),
+            after=replace(live, parent_uuid=None, root_uuid=live.uuid),
         )
         self._apply(stored, stored.own_record, step)
         return former

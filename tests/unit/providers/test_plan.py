@@ -78,14 +78,14 @@ def test_each_step_changes_one_part() -> None:
 
 
 def test_update_step_moves_the_provider_to_the_new_tree() -> None:
+    moved = replace(PROVIDER, name="gpu-0", parent_uuid=D, root_uuid=C)
     step = UpdateProvider(
         uuid=B,
         name="gpu-0",
         root_uuid=C,
         before=PROVIDER,
-        after=Provider(uuid=B, name="gpu-0", root_uuid=C, parent_uuid=D),
+        after=moved,
     )
-    moved = replace(PROVIDER, name="gpu-0", parent_uuid=D, root_uuid=C)
     assert step.result(PROVIDER) == moved
 
 
