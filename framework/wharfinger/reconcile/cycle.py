@@ -10,6 +10,7 @@ from functools import partial
 from http.client import INTERNAL_SERVER_ERROR
 from typing import Final
 
+import os_traits
 from oslo_log import log as logging
 from tenacity import nap, wait_none
 
@@ -34,7 +35,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, Context, HostState, InstanceList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.tree_reader import PlacementReader
-from wharfinger.providers import compute_status, fights
+from wharfinger.providers import fights
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, UpdateProvider
 from wharfinger.providers.removal import RemovalPolicy
@@ -466,7 +467,7 @@ class Reconciler:
             if record.applied
             and record.applied.parent_uuid is None
             and record.absence is None
-            and not compute_status.records_disabled(record)
+            and os_traits.COMPUTE_STATUS_DISABLED not in record.claimed_traits
         }
         if not (state.rows.service_disabled and due):
             return

@@ -6,6 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import os_traits
+
 from wharfinger.driver import Allocations, ComputeDriver
 from wharfinger.driver.signatures import takes_migrations
 from wharfinger.exceptions import (
@@ -19,14 +21,7 @@ from wharfinger.exceptions import (
     WharfingerError,
 )
 from wharfinger.objects import Migration
-from wharfinger.providers import (
-    DesiredProvider,
-    Provider,
-    ProviderTree,
-    PublishingMode,
-    compute_status,
-    ownership,
-)
+from wharfinger.providers import DesiredProvider, Provider, ProviderTree, PublishingMode, ownership
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
 from wharfinger.reconcile import known_children
@@ -38,6 +33,7 @@ from wharfinger.tracker.reported_node import Node
 
 #: The name of the operation in errors that a driver reports itself.
 REPORTED: Final = "publishing"
+_DISABLED: Final = os_traits.COMPUTE_STATUS_DISABLED
 
 #: Returns the allocations of the providers with these uuids, in the form that a driver edits.
 AllocationsOf = Callable[[Iterable[str]], Allocations]
@@ -139,12 +135,12 @@ def _with_service_status(state: CycleState) -> CycleState:
     disabled = state.rows.service_disabled
     if disabled is False:
         return state
-    changed = {
-        uuid: replace(wanted, provider=compute_status.with_status(wanted.provider, disabled=True))
-        for uuid in state.roots.values()
-        if (wanted := state.stated(uuid))
-        and (disabled or compute_status.records_disabled(state.record(uuid)))
-    }
+    changed = {}
+    for uuid in state.roots.values():
+        wanted = state.stated(uuid)
+        if wanted and (disabled or _DISABLED in state.record(uuid).claimed_traits):
+            traits = wanted.provider.traits | {_DISABLED}
+            changed[uuid] = replace(wanted, provider=replace(wanted.provider, traits=traits))
     return replace(state, desired={**state.desired, **changed})
 
 
@@ -159,9 +155,9 @@ def _driver_views(state: CycleState) -> tuple[dict[str, list[Provider]], dict[st
             continue
         record = state.record(uuid)
         seen = own_view(provider, record)
-        if seen.traits >= compute_status.DISABLED and compute_status.records_disabled(record):
+        if _DISABLED in seen.traits and _DISABLED in record.claimed_traits:
             # The framework has added the trait, and the driver does not report it.
-            seen = compute_status.with_status(seen, disabled=False)
+            seen = replace(seen, traits=seen.traits - {_DISABLED})
         trees.setdefault(seen.root_uuid, []).append(seen)
         if seen.parent_uuid is None:
             roots[seen.name] = roots[uuid] = seen

@@ -4,9 +4,12 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from wharfinger.providers import compute_status
+import os_traits
+
+from wharfinger.providers import DesiredProvider
 from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
+from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import orphan
 from wharfinger.providers.tree_planner import plan_trees
@@ -78,17 +81,17 @@ def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
         and state.records[uuid].absence is None
         and not _moves_away(state, uuid)
     }
-    return plan_trees(
-        PlanFacts(publisher=state.publisher, now=state.now, held=state.held),
-        [
-            compute_status.desired_from_record(
-                state.live[uuid], record, disabled=disabled and uuid in roots
-            )
-            for uuid, record in due.items()
-        ],
-        {uuid: state.live[uuid] for uuid in due},
-        due,
-    )
+    live = {uuid: state.live[uuid] for uuid in due}
+    desired = []
+    for uuid, record in due.items():
+        mine = own_view(live[uuid], record)
+        if disabled and uuid in roots:
+            mine = replace(mine, traits=mine.traits | {os_traits.COMPUTE_STATUS_DISABLED})
+        desired.append(
+            DesiredProvider(provider=mine, mode=record.mode, reservations=record.reservations)
+        )
+    facts = PlanFacts(publisher=state.publisher, now=state.now, held=state.held)
+    return plan_trees(facts, desired, live, due)
 
 
 def _moves_away(state: CycleState, uuid: str) -> bool:
