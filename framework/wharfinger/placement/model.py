@@ -51,15 +51,10 @@ class ResourceClass(Struct, frozen=True):
     name: str
 
 
-class Amounts(Struct, frozen=True):
-    """The amounts that a candidate takes from one provider, by resource class."""
-
-    resources: dict[str, int]
-
-
 class Allocation(TypedDict):
-    """The amounts that a consumer has from one provider, by resource class."""
+    """The amounts that a consumer has, or a candidate takes, from one provider."""
 
+    #: By resource class.
     resources: dict[str, int]
 
 
@@ -78,7 +73,7 @@ class AllocationRequest(Struct, frozen=True):
     """One allocation candidate."""
 
     #: By provider uuid.
-    allocations: dict[str, Amounts]
+    allocations: dict[str, Allocation]
     #: The provider uuids that serve each request group, by group suffix; from microversion 1.34.
     mappings: dict[str, list[str]] = {}
 

@@ -89,7 +89,7 @@ def _unexpected(detail: str) -> UnexpectedAnswer:
 def _candidates(answer: AllocationCandidates) -> list[Candidate]:
     return [
         Candidate(
-            allocations={uuid: its.resources for uuid, its in one.allocations.items()},
+            allocations={uuid: its["resources"] for uuid, its in one.allocations.items()},
             mappings={suffix: tuple(uuids) for suffix, uuids in one.mappings.items()},
             providers=answer.provider_summaries,
         )
