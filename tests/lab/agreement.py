@@ -22,7 +22,7 @@ from wharfinger.objects import (
     ReservationList,
 )
 from wharfinger.placement.client import PlacementClient
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 MARKS: Final = frozenset({OWNER, f"CUSTOM_WHARFINGER_{INSTANCE.upper()}"})
 #: Inventory that another owner has added to our providers: total and reserved.

@@ -2,7 +2,7 @@
 
 from uuid import uuid4
 
-from wharfinger.providers.provider_record import Uptime
+from wharfinger.providers.provider import Uptime
 
 
 class Clock:

@@ -19,7 +19,7 @@ from wharfinger.db.database import FILE_NAME, Database
 from wharfinger.objects import Context, ProviderRecordList
 from wharfinger.objects.database_context import local
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.provider_record import Record, Uptime
+from wharfinger.providers.provider import Record, Uptime
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.record_store import RecordStore

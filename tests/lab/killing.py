@@ -37,7 +37,7 @@ from tests.lab.sqlite import WithoutSync
 from tests.lab.worlds import Host, World
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNodeList, RecordBatch, WharfingerObject
-from wharfinger.providers.provider_record import decode
+from wharfinger.providers.provider import decode
 
 MARKS: Final = frozenset({"OWNER_NOVA", "CUSTOM_WHARFINGER_SCRIPTED"})
 CONSUMER: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

@@ -167,6 +167,6 @@ class LeavesLateOnesUntagged(DevicesDriver):
         super().describe(tree, name, facts)
         self.noted = self.noted or {*self.devices}
         if name not in self.noted:
-            node = tree._find(name)
-            provider = replace(node.provider, traits=Untagged(node.provider.traits))
-            node.desired = replace(node.desired, provider=provider)
+            live = tree._find(name)
+            provider = replace(live, traits=Untagged(live.traits))
+            tree._desired[live.uuid] = replace(tree._desired[live.uuid], provider=provider)
