@@ -24,7 +24,7 @@ from wharfinger.objects import (
 )
 from wharfinger.placement.session import make_adapter
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.provider_record import encode
+from wharfinger.providers.provider import encode
 from wharfinger.scheduling import RequestGroup, ResourceRequest
 from wharfinger.scheduling.explainer import Explaining
 from wharfinger.scheduling.request_filters import Surroundings, loader

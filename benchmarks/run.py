@@ -19,7 +19,7 @@ from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
 from wharfinger.providers.plan_draft import PlanFacts
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.providers.tree_planner import plan_trees
 
 SIZES: Final = (1000, 2000, 5000, 10_000)

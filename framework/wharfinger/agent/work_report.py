@@ -13,7 +13,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import fights
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories, Step
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_result import CycleResult
 
 #: The largest numbers of problems, of characters of each, and of reasons of reservations.

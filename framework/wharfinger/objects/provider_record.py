@@ -31,7 +31,7 @@ class ProviderRecord(RowObject):
     - ``absent_since``: since when the backend or Placement lacks the provider, in seconds since
       the epoch, or None.
     - ``absence``: that moment also in uptime of the host: JSON text of a
-      ``wharfinger.providers.provider_record.Absence``, or None.
+      ``wharfinger.providers.provider.Absence``, or None.
     - ``undone``: the values that another program has undone: JSON text of a map from names to
       ``wharfinger.providers.fights.Undone``. None without one.
     - ``revision``: the number of writes; unset for a new record.

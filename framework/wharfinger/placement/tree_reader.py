@@ -9,8 +9,7 @@ from wharfinger.exceptions import NotFound, PermissionRefused, PlacementError, P
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers.ownership import instance_trait
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider import NO_RECORD, Provider, Record
 
 #: For more look-ups than this, one list of all providers is cheaper.
 FEW: Final = 8

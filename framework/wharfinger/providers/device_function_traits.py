@@ -9,8 +9,13 @@ from oslo_utils.uuidutils import is_uuid_like
 
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider import (
+    NO_RECORD,
+    DesiredProvider,
+    Provider,
+    PublishingMode,
+    Record,
+)
 
 PREFIX: Final = "CUSTOM_FPGA_FUNCTION_ID_"
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Z0-9]+")

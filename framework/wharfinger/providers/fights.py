@@ -8,8 +8,7 @@ import os_traits
 
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import NOVA, is_instance_trait
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import Record, Undone
+from wharfinger.providers.provider import Provider, PublishingMode, Record, Undone
 
 #: A value that was undone in this many cycles is fought over.
 CYCLES: Final = 3

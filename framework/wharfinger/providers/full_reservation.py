@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 _Value = TypeVar("_Value")
 

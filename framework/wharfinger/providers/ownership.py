@@ -11,8 +11,7 @@ import os_traits
 
 from wharfinger.exceptions import InvalidName
 from wharfinger.providers.names import check_trait
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode, Record
 
 #: nova 34 requires this trait on the roots that it schedules to.
 NOVA: Final = "OWNER_NOVA"

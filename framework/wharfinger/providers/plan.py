@@ -6,8 +6,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Provider, Record
 
 #: Allocations by consumer uuid, in the format of the Placement API.
 Allocations = Mapping[str, Mapping[str, Any]]

@@ -18,8 +18,15 @@ from wharfinger.providers.plan import (
     Step,
     UpdateProvider,
 )
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import NO_RECORD, Absence, Record, Uptime
+from wharfinger.providers.provider import (
+    NO_RECORD,
+    Absence,
+    DesiredProvider,
+    Provider,
+    PublishingMode,
+    Record,
+    Uptime,
+)
 
 #: The reason of the reservation of an absent provider while it waits for its removal.
 REPLACED: Final = "absent, and another provider offers its resources"

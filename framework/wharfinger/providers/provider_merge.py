@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from wharfinger.providers import fights, full_reservation, ownership
 from wharfinger.providers.plan_draft import PlanFacts
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode, Record
 
 
 def own_view(live: Provider, record: Record) -> Provider:

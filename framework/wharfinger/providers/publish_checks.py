@@ -13,8 +13,7 @@ from wharfinger.exceptions import (
 from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Publisher, Standing
 from wharfinger.providers.plan_draft import TreeDraft
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode, Record
 
 _KEEP_APART: Final = "Publish under another name, or remove that provider first."
 

@@ -8,8 +8,7 @@ from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import DeleteProvider, PendingRemoval
 from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft, step_target
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import Absence
+from wharfinger.providers.provider import Absence, Provider, PublishingMode
 
 #: One cycle may remove up to _FEW providers, or up to 1 / _FRACTION of all.
 _FEW: Final = 4

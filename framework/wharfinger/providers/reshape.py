@@ -15,8 +15,7 @@ from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Allocations, Reshape, SetInventories, Step
 from wharfinger.providers.plan_draft import TreeDraft, step_target
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Provider, PublishingMode, Record
 
 #: Less than one unit, so it cannot be allocated, but more than a database's rounding error.
 _TOO_LITTLE: Final = 0.5

@@ -7,9 +7,8 @@ from wharfinger.exceptions import ProviderMissing
 from wharfinger.providers import fights, ownership, publish_checks
 from wharfinger.providers.plan import Step, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
-from wharfinger.providers.provider import DesiredProvider, Provider, PublishingMode
+from wharfinger.providers.provider import Absence, DesiredProvider, Provider, PublishingMode, Record
 from wharfinger.providers.provider_merge import merge
-from wharfinger.providers.provider_record import Absence, Record
 from wharfinger.providers.removal import orphan, remove
 from wharfinger.providers.reshape import AllocationChange
 

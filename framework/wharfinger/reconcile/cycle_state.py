@@ -10,7 +10,7 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.plan_draft import PlanFacts
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider import NO_RECORD, Record
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from oslo_utils.uuidutils import is_uuid_like
 
-from wharfinger.providers.provider_record import Uptime
+from wharfinger.providers.provider import Uptime
 
 #: The boot id of Linux; a container has the boot id of its host.
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers.provider_record import Record, Uptime
+from wharfinger.providers.provider import Record, Uptime
 from wharfinger.tracker.reported_node import Node
 
 

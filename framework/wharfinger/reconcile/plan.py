@@ -9,8 +9,8 @@ import os_traits
 from wharfinger.providers import DesiredProvider
 from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
+from wharfinger.providers.provider import Record
 from wharfinger.providers.provider_merge import own_view
-from wharfinger.providers.provider_record import Record
 from wharfinger.providers.removal import orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState

@@ -14,10 +14,11 @@ from wharfinger.objects import (
     RecordBatch,
     Reservation,
 )
-from wharfinger.providers.provider import Provider, PublishingMode
-from wharfinger.providers.provider_record import (
+from wharfinger.providers.provider import (
     NO_RECORD,
     Absence,
+    Provider,
+    PublishingMode,
     Record,
     decode,
     decode_absence,

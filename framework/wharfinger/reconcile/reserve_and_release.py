@@ -35,8 +35,7 @@ from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
 from wharfinger.providers.plan import Reshape, SetTraits, Step, TreePlan, UpdateProvider
 from wharfinger.providers.plan_draft import step_target
-from wharfinger.providers.provider import PublishingMode
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import PublishingMode, Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by

@@ -11,8 +11,7 @@ from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import SetInventories
 from wharfinger.providers.plan_draft import step_target
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import NO_RECORD, Record
+from wharfinger.providers.provider import NO_RECORD, Provider, Record
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures
 

@@ -11,8 +11,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import ComputeNode, Reservation
 from wharfinger.providers import full_reservation
 from wharfinger.providers.plan import Reshape, SetInventories, Step, TreePlan
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Provider, Record
 from wharfinger.reconcile.record_store import RecordStore
 
 

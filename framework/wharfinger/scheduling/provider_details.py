@@ -17,8 +17,7 @@ from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import ForeignReservation
 from wharfinger.providers.plan_draft import foreign_reservation
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import NO_RECORD, Record, decode
+from wharfinger.providers.provider import NO_RECORD, Provider, Record, decode
 from wharfinger.reconcile import record_store
 
 LOG: Final = logging.getLogger(__name__)

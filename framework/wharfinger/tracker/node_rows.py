@@ -20,7 +20,7 @@ from wharfinger.objects import (
 from wharfinger.objects.field_types import now
 from wharfinger.providers import Provider
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.tracker.reported_node import Node, PciStats, pci_stats_of
 from wharfinger.tracker.usage import HostUsage
 

@@ -13,7 +13,7 @@ from wharfinger.objects import (
     ProviderRecord,
     ProviderRecordList,
 )
-from wharfinger.providers import Provider, PublishingMode, provider_record
+from wharfinger.providers.provider import Provider, PublishingMode, decode
 
 
 def overlaid_nodes(context: Context, **where: Any) -> list[ComputeNode]:
@@ -42,7 +42,7 @@ def _roots(record: ProviderRecord) -> Iterator[Provider]:
     if not is_there or record.applied is None or record.absent_since is not None:
         return
     try:
-        provider = provider_record.decode(record.applied)
+        provider = decode(record.applied)
     except ValueError:
         return
     if provider.parent_uuid is None:

@@ -22,7 +22,7 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.provider_record import encode
+from wharfinger.providers.provider import encode
 
 GPU = "gpu-host-1_pci_0000_84_00_0"
 FREE, FULL = {"VGPU": (8, 0)}, {"VGPU": (8, 8)}

@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from tests.functional.db.databases import Place
 from tests.lab.samples import uuid
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.provider import PublishingMode
-from wharfinger.providers.provider_record import Absence, Record
+from wharfinger.providers.provider import Absence, PublishingMode, Record
 
 ROOT, GPU, OTHERS, NEW = (uuid(name) for name in ("root", "gpu", "others", "new"))
 

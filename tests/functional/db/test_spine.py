@@ -10,7 +10,7 @@ from tests.functional.db import spine
 from tests.functional.db.databases import HOST, Place, upgrade
 from tests.lab.cycles import record_store
 from tests.lab.samples import uuid
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 #: A document exactly as the first version wrote it.
 WRITTEN = (

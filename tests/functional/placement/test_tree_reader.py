@@ -10,7 +10,7 @@ import pytest
 from tests.lab.placement import PlacementFixture
 from wharfinger.placement.tree_reader import PlacementReader
 from wharfinger.providers import Provider, names
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 MARK = "CUSTOM_WHARFINGER_GPUS"
 MANY = range(9)  # one more than the reader looks up one by one

@@ -13,7 +13,7 @@ from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import ProviderMissing, ReservationRefused
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode, fights
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 NODE: Final = "cn"

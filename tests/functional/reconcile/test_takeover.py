@@ -43,7 +43,7 @@ from wharfinger.objects import (
     Service,
 )
 from wharfinger.providers import ProviderTree, PublishingMode
-from wharfinger.providers.provider_record import encode
+from wharfinger.providers.provider import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations

@@ -36,8 +36,7 @@ from wharfinger.objects import OWNER_TAG_VERSION, ProviderRecordList
 from wharfinger.placement.embedded import EmbeddedPlacement
 from wharfinger.placement.trait_conditions import TraitConditions
 from wharfinger.providers import Inventory
-from wharfinger.providers.provider import Provider
-from wharfinger.providers.provider_record import encode
+from wharfinger.providers.provider import Provider, encode
 from wharfinger.scheduling import (
     RequestGroup,
     ResourceRequest,

@@ -9,7 +9,7 @@ from wharfinger.providers import Inventory, Provider, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import DeleteProvider, SetInventories
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
-from wharfinger.providers.provider_record import Absence, Record, Uptime
+from wharfinger.providers.provider import Absence, Record, Uptime
 from wharfinger.providers.removal import remove
 
 US: Final = Publisher("gpus", "OWNER_NOVA")

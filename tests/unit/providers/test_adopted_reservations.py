@@ -8,7 +8,7 @@ from wharfinger.providers import DesiredProvider, Inventory, Provider, Publishin
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.providers.tree_planner import plan_trees
 
 NODE: Final = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

@@ -23,8 +23,8 @@ from wharfinger.providers.device_function_traits import (
 )
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.provider import Record
 from wharfinger.providers.provider_merge import merge
-from wharfinger.providers.provider_record import Record
 
 US = Publisher("fpga", "OWNER_CYBORG")
 DEVICE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

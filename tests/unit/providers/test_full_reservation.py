@@ -16,7 +16,7 @@ from wharfinger.providers.full_reservation import (
     reserve_fully,
     without_classes,
 )
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 NODE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
 CLASSES = ["VCPU", "VGPU", "CUSTOM_A"]

@@ -12,7 +12,7 @@ from wharfinger.providers import DesiredProvider, Inventory, Provider
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, UpdateProvider
 from wharfinger.providers.plan_draft import PlanFacts
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.providers.tree_planner import plan_trees
 
 US = Publisher("gpus", "OWNER_NOVA")

@@ -17,7 +17,7 @@ from wharfinger.providers.ownership import (
     standing,
     without_lost,
 )
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 UUID: Final = "3f0c6f5e-9f0b-4a53-8a60-7b6a3c1f7d0e"
 PARENT: Final = "8a9e9c7e-53a5-4ac8-b2a4-0f3d9c3c2f4e"

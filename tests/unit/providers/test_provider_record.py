@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.provider_record import Record, decode, encode
+from wharfinger.providers.provider import Record, decode, encode
 
 UUIDS = st.uuids().map(str)
 INVENTORIES = st.dictionaries(

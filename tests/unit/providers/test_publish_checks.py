@@ -9,7 +9,7 @@ from wharfinger.exceptions import NameTaken, OwnershipConflict, ProviderMissing,
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.providers.publish_checks import misuse, problem
 
 US: Final = Publisher("gpus", "OWNER_NOVA")

@@ -13,8 +13,8 @@ from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMo
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Allocations, Plan, Reshape, SetInventories
 from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.provider import Record
 from wharfinger.providers.provider_merge import own_view
-from wharfinger.providers.provider_record import Record
 from wharfinger.providers.reshape import admitting
 from wharfinger.providers.tree_planner import plan_trees
 

@@ -34,7 +34,7 @@ from wharfinger.providers.plan import (
     UpdateProvider,
 )
 from wharfinger.providers.plan_draft import PlanFacts
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.providers.tree_planner import plan_trees
 

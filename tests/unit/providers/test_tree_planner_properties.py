@@ -17,7 +17,7 @@ from wharfinger.providers import (
 )
 from wharfinger.providers.ownership import Publisher, Standing, standing
 from wharfinger.providers.plan import CreateProvider, DeleteProvider, Plan
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 US = Publisher("gpus", "OWNER_NOVA")
 CLASSES = ("VGPU", "CUSTOM_A")

@@ -8,7 +8,7 @@ from typing import Any, Final
 from wharfinger.objects import Context, HostState, Reservation
 from wharfinger.providers import Provider, names
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import by_provider

@@ -11,7 +11,7 @@ from wharfinger.exceptions import WharfingerError
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Provider, names
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.tracker.reported_node import Node

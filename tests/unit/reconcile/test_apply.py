@@ -44,7 +44,7 @@ from wharfinger.providers.plan import (
     Step,
     TreePlan,
 )
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 HOST: Final = names.root_uuid("host")

@@ -19,7 +19,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import ComputeNode
 from wharfinger.providers import Inventory, Provider, ProviderTree, names
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes

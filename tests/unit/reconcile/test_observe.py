@@ -11,7 +11,7 @@ from tests.unit.reconcile.states import child, published, root, state_of
 from wharfinger.objects import Reservation
 from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import Observer, changed_trees

@@ -30,7 +30,7 @@ from wharfinger.providers.plan import (
     SetTraits,
     TreePlan,
 )
-from wharfinger.providers.provider_record import Absence, Uptime
+from wharfinger.providers.provider import Absence, Uptime
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.lab import samples
-from wharfinger.providers.provider_record import Absence, Record, Uptime
+from wharfinger.providers.provider import Absence, Record, Uptime
 from wharfinger.reconcile import record_store
 
 SECONDS = st.floats(0, 2**40)

@@ -24,7 +24,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.placement.microversions import HIGHEST, Microversion
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step, TreePlan
-from wharfinger.providers.provider_record import Record
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.apply import BATCH, Writer
 from wharfinger.reconcile.tree_write import TreeWrite
 
