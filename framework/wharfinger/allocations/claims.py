@@ -118,8 +118,6 @@ class AllocationClaims:
             if uuid is None
             else self._consumers.get(names.check_uuid(uuid, "instance"))
         )
-        if held.allocations:
-            self._refuse_unknown(held.uuid)
         try:
             wanted = Instance(
                 self._context,
@@ -137,12 +135,9 @@ class AllocationClaims:
             ) from error
         attempt = _Attempt(wanted, held)
         try:
-            # Store the row before the allocations: a crash leaves no allocations without a row.
-            if not self._add(wanted):
-                return self._claim_existing(attempt, suits)
-            if held.allocations:  # these belonged to an instance that was released since
-                attempt.held = self._consumers.get(held.uuid)
-            return self._claim_new(attempt, suits)
+            if self._add(wanted, held):
+                return self._claim_new(attempt, suits)
+            return self._claim_existing(attempt, suits)
         except ObjectNotFound as error:
             if not _is_of_instance(error):
                 raise
@@ -347,17 +342,6 @@ class AllocationClaims:
             for one in self._client.list_providers(uuid=uuid, required=required)
         }
 
-    def _refuse_unknown(self, uuid: str) -> None:
-        try:
-            Instance.get_by_uuid(self._context, uuid)
-        except ObjectNotFound:
-            raise AllocationRefused(
-                instance=uuid,
-                problem="a consumer that is not an instance of Wharfinger has allocations under "
-                "this uuid.",
-                remedy="Use another uuid for the instance.",
-            ) from None
-
     def _refuse_moving(self, uuid: str) -> None:
         if moves_of(self._context, uuid):
             raise AllocationRefused(
@@ -368,25 +352,36 @@ class AllocationClaims:
                 "the instance.",
             )
 
-    def _add(self, wanted: Instance) -> bool:
+    def _add(self, wanted: Instance, held: Consumer) -> bool:
         """Return False if the same instance is stored already."""
+        # Store the row before the allocations: a crash leaves no allocations without a row.
+        if not held.allocations:
+            with suppress(ObjectExists):
+                wanted.create()
+                return True
         try:
-            wanted.create()
-        except ObjectExists:
             found = Instance.get_by_uuid(self._context, wanted.uuid)
-            for name, is_same in (
-                ("flavor", found.flavor.is_same_as(wanted.flavor)),
-                ("project", found.project_id == wanted.project_id),
-                ("user", found.user_id == wanted.user_id),
-            ):
-                if not is_same:
-                    raise AllocationRefused(
-                        instance=found.uuid,
-                        problem=f"an instance with this uuid, but another {name}, already exists.",
-                        remedy="Use another uuid for the new instance.",
-                    ) from None
-            return False
-        return True
+        except ObjectNotFound:
+            if not held.allocations:
+                raise
+            raise AllocationRefused(
+                instance=wanted.uuid,
+                problem="a consumer that is not an instance of Wharfinger has allocations under "
+                "this uuid.",
+                remedy="Use another uuid for the instance.",
+            ) from None
+        for name, is_same in (
+            ("flavor", found.flavor.is_same_as(wanted.flavor)),
+            ("project", found.project_id == wanted.project_id),
+            ("user", found.user_id == wanted.user_id),
+        ):
+            if not is_same:
+                raise AllocationRefused(
+                    instance=found.uuid,
+                    problem=f"an instance with this uuid, but another {name}, already exists.",
+                    remedy="Use another uuid for the new instance.",
+                )
+        return False
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
         try:

@@ -415,7 +415,7 @@ def test_claim_that_ends_after_its_release_keeps_the_allocation_of_a_new_claim(
     desk: Desk, publishing: Publishing, stage: Stage
 ) -> None:
     desk.claim(SMALL, uuid=ONE)
-    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).run_to("before insert instances", LOOKS)
+    late = stage.actor(lambda: desk.claim(SMALL, uuid=ONE)).run_to(LOOKS, LOOKS)
     desk.claims.release(ONE)
     late.run_to("after select instances")
     desk.claim(SMALL, uuid=ONE)
