@@ -54,8 +54,6 @@ class CycleState(PlanFacts):
     roots: Mapping[str, str] = field(default_factory=dict)
     #: The providers that the driver reports, parents first.
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
-    #: Other uuids under which this instance has published a child of the same name and root name.
-    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     # Looked up:
     #: Nodes to publish that have no database row.

@@ -71,7 +71,8 @@ def collect_desired(
             continue
         placed = node.with_root(root_uuid)
         others = [provider for uuid, provider in sharing.items() if uuid != root_uuid]
-        children = known_children.of_node(known, node.name, root_uuid)
+        # The name may cover several roots.
+        children = {**known.get(root_uuid, {}), **known.get(node.name, {})}
         own = trees.get(root_uuid, [])
         if children and outside:
             own = _with_children(own, root_uuid, children, outside, state.records)
@@ -101,14 +102,15 @@ def collect_desired(
             reshapes[root_uuid] = reshape
         renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
         replaced |= known_children.replaced(wanted, children)
+    replacing = known_children.problems_of_replaced(state.reservations, desired, replaced)
     reported = _reported_problems(driver)
     state = replace(
         state.block(failed, *problems),
         roots=root_uuids,
         desired=desired,
         reshapes=reshapes,
-        replaced=replaced,
-        other_problems=(*state.other_problems, *reported, *renamed),
+        held=frozenset(replacing),
+        other_problems=(*state.other_problems, *reported, *renamed, *replacing.values()),
     )
     if state.blocked:
         # A sharing provider may be in the tree of a node that failed.

@@ -39,11 +39,6 @@ def _name_of_root(state: CycleState, uuid: str) -> str | None:
     return root.name if root else None
 
 
-def of_node(known: KnownChildren, name: str, root_uuid: str) -> dict[str, list[str]]:
-    """Return the known uuids of each child of a node, by child name."""
-    return {**known.get(root_uuid, {}), **known.get(name, {})}  # the name may cover several roots
-
-
 def replaced(
     desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
 ) -> dict[str, tuple[str, ...]]:
@@ -57,15 +52,19 @@ def replaced(
     return found
 
 
-def problems_of_replaced(state: CycleState) -> dict[str, ChildReplaced]:
+def problems_of_replaced(
+    reservations: Mapping[str, tuple[Reservation, ...]],
+    desired: Mapping[str, DesiredProvider],
+    replaced: Mapping[str, tuple[str, ...]],
+) -> dict[str, ChildReplaced]:
     """Return a problem by the uuid of each child that replaces a reserved one."""
     found = {}
-    for uuid, known in state.replaced.items():
-        others = [one for one in known if one not in state.desired]
-        held = [one for other in others for one in state.reservations.get(other, ())]
+    for uuid, former in replaced.items():
+        others = [one for one in former if one not in desired]
+        held = [one for other in others for one in reservations.get(other, ())]
         if held:
             found[uuid] = ChildReplaced(
-                provider=state.desired[uuid].provider.name,
+                provider=desired[uuid].provider.name,
                 uuid=uuid,
                 former=", ".join(others),
                 commands=" and ".join(f"`{_release_command(one)}`" for one in held),

@@ -32,7 +32,6 @@ from wharfinger.providers.device_function_traits import with_claims, with_functi
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Plan
 from wharfinger.providers.removal import RemovalPolicy
-from wharfinger.reconcile import known_children
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import with_detached
@@ -262,13 +261,11 @@ class LookUp:
         held, phases = next_phases(state, is_clean=is_clean, is_released=is_released)
         held |= {one.provider_uuid for one in state.lost}
         held |= self._programmed_together(state)
-        replaced = known_children.problems_of_replaced(state)
         return replace(
             state,
-            held=frozenset(held | replaced.keys()),
+            held=state.held | held,
             phases=phases,
             problems=(*state.problems, *problems),
-            other_problems=(*state.other_problems, *replaced.values()),
         )
 
     def _reservations_without_record(
