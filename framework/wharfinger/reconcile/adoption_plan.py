@@ -26,7 +26,7 @@ def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
         )
     state = replace(
         state,
-        new_nodes=tuple(node for node in state.new_nodes if node.uuid in uuids),
+        new_nodes=tuple(uuid for uuid in state.new_nodes if uuid in uuids),
         takeovers=takeovers,
         phases=(),
         superseded=frozenset(),

@@ -12,7 +12,6 @@ from wharfinger.providers.device_function_traits import HeldFunction
 from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import NO_RECORD, Record
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.reported_node import Node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +55,8 @@ class CycleState(PlanFacts):
     desired: Mapping[str, DesiredProvider] = field(default_factory=dict)
 
     # Looked up:
-    #: Nodes to publish that have no database row.
-    new_nodes: tuple[Node, ...] = ()
+    #: Roots of nodes to publish that have no database row.
+    new_nodes: tuple[str, ...] = ()
     #: Rows of other hosts or driver instances whose nodes this instance takes over.
     takeovers: tuple[ComputeNode, ...] = ()
     #: Roots of other programs: this instance takes over the records of their children.

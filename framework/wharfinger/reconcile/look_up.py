@@ -41,7 +41,6 @@ from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
 from wharfinger.reconcile.takeover import Takeovers
-from wharfinger.tracker.reported_node import Node
 from wharfinger.tracker.usage import HostUsage
 
 LOG: Final = logging.getLogger(__name__)
@@ -127,7 +126,14 @@ class LookUp:
         # Block the tree to which a provider with a damaged record belongs or moves.
         damaged = self.store.damaged.keys() & state.desired.keys()
         state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
-        new = self._without_row(state)
+        new = [
+            uuid
+            for uuid in state.roots.values()
+            if uuid not in state.rows.node_revisions
+            and uuid not in state.blocked
+            and (wanted := state.stated(uuid))
+            and wanted.mode is PublishingMode.OWN
+        ]
         free, taken = self.takeovers.find(state, new)
         state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
         names = {uuid: name for name, uuid in state.roots.items()}
@@ -145,7 +151,7 @@ class LookUp:
             state = state.block(released)
         return replace(
             state,
-            new_nodes=tuple(node for uuid, node in new.items() if uuid not in state.blocked),
+            new_nodes=tuple(uuid for uuid in new if uuid not in state.blocked),
             takeovers=tuple(free),
             overlaid_takeovers=frozenset(below),
             released_roots=released,
@@ -167,16 +173,6 @@ class LookUp:
                 one.provider_uuid for one in found if one.known("host") != self.store.host
             )
         return tuple(one for one in left if one.uuid not in recorded)
-
-    def _without_row(self, state: CycleState) -> dict[str, Node]:
-        return {
-            uuid: node.with_root(uuid)
-            for node in state.nodes.nodes
-            if (uuid := state.roots[node.name]) not in state.rows.node_revisions
-            and uuid not in state.blocked
-            and (wanted := state.stated(uuid))
-            and wanted.mode is PublishingMode.OWN
-        }
 
     def _unrecorded(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}

@@ -1,14 +1,14 @@
 """Database rows to store with the plan of each tree."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from wharfinger.objects import ComputeNode, Reservation
+from wharfinger.objects import Reservation
+from wharfinger.providers import Provider
 from wharfinger.providers.plan import Plan, TreePlan
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.reservation_phases import Phases
 from wharfinger.reconcile.tree_write import TreeWrite
 from wharfinger.tracker.node_rows import NodeRows
-from wharfinger.tracker.reported_node import Node
 
 
 def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite]:
@@ -19,35 +19,27 @@ def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite
     lost: dict[str, list[Reservation]] = {}
     for one in state.lost:  # these are stored even if the tree cannot be written now
         lost.setdefault(root_of(one.provider_uuid), []).append(one)
-    new: dict[str, list[ComputeNode]] = {}
-    for node in state.new_nodes:
-        tree = trees.get(node.uuid)
-        record = (tree and tree.records.get(node.uuid)) or state.records.get(node.uuid)
-        if record is not None and record.applied is not None:
-            new[node.uuid] = [rows.new_row(node, record.applied)]
     nodes = {state.roots.get(node.name): node for node in state.nodes.nodes}
+    planned = {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}
+
+    def applied(root: str) -> Provider | None:
+        record = planned.get(root, state.records.get(root))
+        return record.applied if record else None
+
+    new = [uuid for uuid in state.new_nodes if applied(uuid)]
     writes = []
     for root in dict.fromkeys((*trees, *phases, *new, *lost)):
         tree = trees.get(root) or TreePlan(root_uuid=root)
-        write = TreeWrite(
-            tree,
-            new_nodes=new.get(root, ()),
-            changed_nodes=_changed_nodes(tree, nodes.get(root), rows),
-            new_reservations=lost.get(root, ()),
-        )
+        write = TreeWrite(tree, new_reservations=lost.get(root, ()))
+        if (node := nodes.get(root)) and (provider := applied(root)):
+            placed = node.with_root(root)
+            if root in new:
+                write.new_nodes = [rows.new_row(placed, provider)]
+            elif (row := rows.changed_row(placed, provider)) and not row.is_renamed:
+                write.changed_nodes = [row]  # the cycle stores all renames together
         _add_known_rows(write, state, phases.get(root, ()))
         writes.append(write)
     return writes
-
-
-def _changed_nodes(tree: TreePlan, node: Node | None, rows: NodeRows) -> Sequence[ComputeNode]:
-    record = tree.records.get(tree.root_uuid)
-    if node is None or record is None or record.applied is None:
-        return ()
-    row = rows.changed_row(node.with_root(tree.root_uuid), record.applied)
-    if row is None or row.is_renamed:
-        return ()  # the cycle stores all renames together
-    return [row]
 
 
 def _add_known_rows(write: TreeWrite, state: CycleState, phases: Phases) -> None:
