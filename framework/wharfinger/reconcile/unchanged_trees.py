@@ -40,10 +40,10 @@ class UnchangedTrees:
     def update(self, state: CycleState, plan: Plan) -> None:
         """Note the trees that the plan of a full cycle leaves unchanged."""
         changed = {tree.root_uuid for tree in plan.trees} | state.blocked
-        for tree in plan.trees:
-            uuids = [*tree.records, *(one.uuid for one in tree.pending)]
-            changed.update(state.live[uuid].root_uuid for uuid in uuids if uuid in state.live)
-            changed.update(step.root_uuid for step in tree.steps)
+        changed |= {step.root_uuid for step in plan.steps}
+        planned = {uuid for tree in plan.trees for uuid in tree.records}
+        planned |= {one.uuid for one in plan.pending}
+        changed |= {state.live[uuid].root_uuid for uuid in planned & state.live.keys()}
         self._desired = {
             root: desired
             for root, desired in _trees(state).items()
