@@ -141,7 +141,10 @@ class LookUp:
         state = state.block(below | taken.keys(), *taken.values())
         released: frozenset[str] = frozenset()
         if state.is_listing:
-            released = self.takeovers.released(self._published_before(state))
+            # A repair may leave the record of a child without that of its root.
+            roots = {record.root_uuid or "" for record in state.records.values() if record.is_own}
+            roots -= state.desired.keys() | state.blocked | state.rows.node_revisions.keys()
+            released = self.takeovers.released(roots)
             for uuid in sorted(released):
                 LOG.info(
                     "another host or driver instance publishes node %s now, so this driver "
@@ -189,11 +192,6 @@ class LookUp:
             ):
                 found.setdefault(live.root_uuid, set()).add(uuid)
         return found
-
-    def _published_before(self, state: CycleState) -> set[str]:
-        # The record of a child may be left without that of its root, for example after a repair.
-        roots = {record.root_uuid or "" for record in state.records.values() if record.is_own}
-        return roots - state.desired.keys() - state.blocked - state.rows.node_revisions.keys()
 
     def _undeletable_roots(self, state: CycleState) -> CycleState:
         # nova deletes the children first. If a child has allocations, the child and the root stay.
@@ -330,55 +328,43 @@ class LookUp:
         return replace(state, name_owners=found)
 
     def _obstacles(self, state: CycleState) -> CycleState:
-        due = [
-            uuid
-            for uuid, record in (state.records.items() if state.is_listing else ())
-            if record.absence
-            and record.absence.has_lasted(state.removal_delay, state.uptime)
-            and uuid in state.live
-            and uuid not in state.desired
-            and state.live[uuid].root_uuid not in state.blocked
-        ]
+        asked = [uuid for uuid in state.live if _depends_on_allocations(state, uuid)]
         allocated = set()
-        for uuid in [*due, *self._changing_owner(state), *self._adopted_if_in_use(state)]:
+        for uuid in asked:
             root = state.live[uuid].root_uuid
             state, has = _asked(state, root, self.client.get_provider_allocations, uuid)
             if has:
                 allocated.add(uuid)
+        removed = {state.live[uuid].root_uuid for uuid in asked if uuid not in state.desired}
         parents: frozenset[str] = frozenset()
-        unseen = self.reader.unseen_parents
-        for root in sorted({state.live[uuid].root_uuid for uuid in due}):
-            state, found = _asked(state, root, unseen, root, state.live.keys())
+        for root in sorted(removed):
+            state, found = _asked(state, root, self.reader.unseen_parents, root, state.live.keys())
             parents |= found or frozenset()
         return replace(state, allocated=frozenset(allocated), parents=parents)
 
-    def _changing_owner(self, state: CycleState) -> list[str]:
-        return [
-            uuid
-            for uuid, record in state.records.items()
-            if uuid in state.desired
-            and uuid in state.live
-            and state.publisher.owner not in state.live[uuid].traits
-            and ownership.standing(state.live[uuid], state.publisher, record)
-            is Standing.OURS_FORMER_OWNER
-        ]
 
-    def _adopted_if_in_use(self, state: CycleState) -> list[str]:
-        found: list[str] = []
-        if not (state.publisher.adopts_matching or state.publisher.adopts):
-            return found
-        for uuid in state.desired.keys() & state.live.keys():
-            live, wanted = state.live[uuid], state.desired[uuid]
-            record = state.record(uuid)
-            if (
-                full_reservation.foreign(live.inventories, record)
-                and not ownership.explains_reserved(live, wanted, is_allocated=False)
-                and ownership.explains_reserved(live, wanted, is_allocated=True)
-                and ownership.is_adoption(state.publisher, live, wanted, record)
-                and ownership.adopts(state.publisher, live, wanted)
-            ):
-                found.append(uuid)
-        return found
+def _depends_on_allocations(state: CycleState, uuid: str) -> bool:
+    live, wanted, record = state.live[uuid], state.desired.get(uuid), state.record(uuid)
+    publisher = state.publisher
+    if wanted is None:  # it may be removed
+        return (
+            state.is_listing
+            and record.absence is not None
+            and record.absence.has_lasted(state.removal_delay, state.uptime)
+            and live.root_uuid not in state.blocked
+        )
+    is_former = (
+        publisher.owner not in live.traits
+        and ownership.standing(live, publisher, record) is Standing.OURS_FORMER_OWNER
+    )
+    return is_former or (
+        (publisher.adopts_matching or live.uuid in publisher.adopts)
+        and bool(full_reservation.foreign(live.inventories, record))
+        and not ownership.explains_reserved(live, wanted, is_allocated=False)
+        and ownership.explains_reserved(live, wanted, is_allocated=True)
+        and ownership.is_adoption(publisher, live, wanted, record)
+        and ownership.adopts(publisher, live, wanted)
+    )
 
 
 def _asked(
