@@ -57,7 +57,6 @@ def collect_desired(
     root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
     outside = _outside_trees(trees, {*root_uuids.values(), *(listed - state.nodes.listed)})
-    is_others = partial(_is_others, state)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}
     replaced: dict[str, tuple[str, ...]] = {}
@@ -77,7 +76,8 @@ def collect_desired(
         if children and outside:
             own = _with_children(own, root_uuid, children, outside, state.records)
         try:
-            tree = _tree(node, root_by_node[node.name], [*own, *others], is_others, children)
+            root = replace(root_by_node[node.name], name=node.name)
+            tree = _tree(state, root, [*own, *others], children)
             reshape = guarded(
                 driver.name,
                 f"update_provider_tree({node.name})",
@@ -103,7 +103,10 @@ def collect_desired(
         renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
         replaced |= known_children.replaced(wanted, children)
     replacing = known_children.problems_of_replaced(state.reservations, desired, replaced)
-    reported = _reported_problems(driver)
+    reported = [
+        BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))
+        for problem in guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))
+    ]
     state = replace(
         state.block(failed, *problems),
         roots=root_uuids,
@@ -200,38 +203,21 @@ def _renamed(
         )
 
 
-def _reported_problems(driver: ComputeDriver) -> list[WharfingerError]:
-    problems = guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))
-    return [
-        BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))
-        for problem in problems
-    ]
-
-
-def _is_others(state: CycleState, uuid: str) -> bool:
-    live, record = state.live.get(uuid), state.record(uuid)
-    if live is None:
-        return ownership.is_overlaid(record)
-    return ownership.is_others(live, state.publisher, record)
-
-
 def _tree(
-    node: Node,
+    state: CycleState,
     root: Provider,
-    providers: list[Provider],
-    is_others: Callable[[str], bool],
+    providers: Iterable[Provider],
     children: Mapping[str, Sequence[str]],
 ) -> ProviderTree:
-    if root not in providers:  # it does not exist yet
-        providers.append(root)
-    return ProviderTree.from_providers(
-        (
-            replace(provider, name=node.name) if provider is root else provider
-            for provider in providers
-        ),
-        is_others,
-        {name: uuids[0] for name, uuids in children.items()},
-    )
+    def is_others(uuid: str) -> bool:
+        live, record = state.live.get(uuid), state.record(uuid)
+        if live is None:
+            return ownership.is_overlaid(record)
+        return ownership.is_others(live, state.publisher, record)
+
+    others = (one for one in providers if one.uuid != root.uuid)
+    uuids = {name: known[0] for name, known in children.items()}
+    return ProviderTree.from_providers([root, *others], is_others, uuids)
 
 
 def _outside_trees(trees: Mapping[str, list[Provider]], roots: Set[str]) -> dict[str, Provider]:

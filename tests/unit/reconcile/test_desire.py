@@ -288,7 +288,7 @@ def test_driver_sees_the_tree_of_the_node_and_sharing_providers() -> None:
     a, b, shared = root("a"), root("b"), root("nfs", traits=frozenset([SHARING]))
     driver = Driver(("a", "b", "new"), updates=dict.fromkeys(("a", "b", "new"), update))
     collected(driver, a, child("gpu", a), b, shared)
-    assert seen == {"a": ["a", "gpu", "nfs"], "b": ["b", "nfs"], "new": ["nfs", "new"]}
+    assert seen == {"a": ["a", "gpu", "nfs"], "b": ["b", "nfs"], "new": ["new", "nfs"]}
 
 
 def test_driver_sees_the_own_reserved_amounts_of_a_reserved_provider() -> None:
