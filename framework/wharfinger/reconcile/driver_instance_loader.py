@@ -39,6 +39,8 @@ class Instance:
     #: The driver, not yet connected to its backend.
     driver: ComputeDriver
     publisher: Publisher
+    #: The configuration sections that the instance reads; the first has its name.
+    sections: tuple[str, ...]
 
 
 def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
@@ -57,9 +59,9 @@ def check(conf: Options) -> tuple[list[str], list[WharfingerError]]:
     for name in instances:
         sections.append(name)
         try:
-            driver = _make(conf, name).driver
-            sections += _sections(conf, driver)[1:]
-            problems += _unknown(conf, driver)
+            instance = _make(conf, name)
+            sections += instance.sections[1:]
+            problems += _unknown(conf, instance)
         except WharfingerError as error:
             problems.append(error)
     return list(dict.fromkeys(sections)), problems
@@ -71,7 +73,7 @@ def load(conf: Options, name: str) -> Instance:
     Raises ConfigurationError, ConfigurationFileError, DriverLoadError and BackendError.
     """
     instance = _make(conf, name)
-    for problem in _unknown(conf, instance.driver):
+    for problem in _unknown(conf, instance):
         raise problem
     return instance
 
@@ -102,7 +104,8 @@ def _make(conf: Options, name: str) -> Instance:
     made = reading(name)(lambda: kind(conf, default.host, name))
     driver = guarded(name, "__init__", made)
     publisher = Publisher(name, owner, adopts_matching=section.adopt is Adopt.MATCHING)
-    return Instance(section, default, driver, publisher)
+    more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
+    return Instance(section, default, driver, publisher, (name, *sorted(more)))
 
 
 @contextmanager
@@ -144,20 +147,14 @@ def connected(driver: ComputeDriver) -> Iterator[None]:
             LOG.warning("%s", error)
 
 
-def _unknown(conf: Options, driver: ComputeDriver) -> Iterator[ConfigurationFileError]:
-    known = _sections(conf, driver)
+def _unknown(conf: Options, instance: Instance) -> Iterator[ConfigurationFileError]:
+    name, known = instance.section.name, instance.sections
     for section in conf.list_all_sections():
-        if section.startswith(f"{driver.name}:") and section not in known:
+        if section.startswith(f"{name}:") and section not in known:
             yield ConfigurationFileError(
-                problem=f"driver instance {driver.name} does not read section [{section}].",
+                problem=f"driver instance {name} does not read section [{section}].",
                 remedy="Remove the section, or rename it to one that the driver reads: "
                 f"{', '.join(f'[{one}]' for one in known)}.",
             )
     for section in known:
         yield from conf.unknown(section)
-
-
-def _sections(conf: Options, driver: ComputeDriver) -> list[str]:
-    name = driver.name
-    more = guarded(name, "config_sections", lambda: list(driver.config_sections(conf, name)))
-    return [name, *sorted(more)]

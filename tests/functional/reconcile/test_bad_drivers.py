@@ -322,6 +322,7 @@ def running(publishing: Publishing, placement: PlacementFixture) -> Iterator[Rec
         DefaultSection(("scripted",), HOST, publishing.state_path, timedelta(seconds=60)),
         publishing.driver,
         publishing.publisher,
+        ("scripted",),
     )
     context = opened(publishing.state_path)
     try:
