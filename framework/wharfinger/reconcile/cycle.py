@@ -341,7 +341,7 @@ class Reconciler:
             found = observe(_with_nodes(state, nodes))
             if attempts.remaining is None:
                 return found
-            found = replace(found, is_partial=bool(attempts.errors), nodes=found.every_node)
+            found = replace(found, is_partial=bool(attempts.plan.errors), nodes=found.every_node)
             return self._observer.within(found, frozenset(attempts.remaining))
 
         for number in range(_ATTEMPTS):

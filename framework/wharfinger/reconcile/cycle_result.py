@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan, Step, TreePlan
+from wharfinger.providers.plan import ForeignReservation, PendingRemoval, Plan, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +29,10 @@ class CycleResult:
 class Attempts:
     """Attempts of one cycle to write its trees."""
 
-    #: The latest plan of each tree, and the errors of its write, by root uuid.
-    trees: dict[str, TreePlan] = field(default_factory=dict)
+    #: The latest plans of all trees together.
+    plan: Plan = field(default_factory=Plan)
+    #: The errors of the last write of each tree, by root uuid.
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
-    #: Pending removals and errors that belong to no tree.
-    orphans: tuple[PendingRemoval, ...] = ()
-    foreign: tuple[ForeignReservation, ...] = ()
-    errors: dict[str, WharfingerError] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
     #: The roots of the trees that the next attempt plans; None: all.
     remaining: Set[str] | None = None
@@ -47,27 +44,25 @@ class Attempts:
     conflicts: int = 0
 
     def add(self, plan: Plan) -> None:
-        """Drop the earlier plans of the ``remaining`` trees, and add a plan."""
+        """Replace the earlier plans of trees that are planned again."""
         self.conflict = None
-        self.orphans, self.foreign = plan.orphans, plan.foreign
-        for root in self.remaining or ():
-            self.trees.pop(root, None)
+        again = {tree.root_uuid for tree in plan.trees}.union(self.remaining or ())
+        for root in again:
             self.failures.pop(root, None)
-        self.errors.update((error.identity, error) for error in plan.errors)
-        self.trees.update((tree.root_uuid, tree) for tree in plan.trees)
+        kept = (tree for tree in self.plan.trees if tree.root_uuid not in again)
+        errors = {error.identity: error for error in (*self.plan.errors, *plan.errors)}
+        self.plan = replace(plan, trees=(*kept, *plan.trees), errors=tuple(errors.values()))
 
     def result(self) -> CycleResult:
         """Return the result of all attempts together."""
-        plan = Plan(trees=tuple(self.trees.values()), orphans=self.orphans)
         failures = (error for errors in self.failures.values() for error in errors)
         return CycleResult(
             steps=tuple(self.steps),
-            pending=plan.pending,
-            foreign=self.foreign,
+            pending=self.plan.pending,
+            foreign=self.plan.foreign,
             conflicts=self.conflicts,
             problems=(
-                *self.errors.values(),
-                *plan.problems,
+                *self.plan.problems,
                 *failures,
                 *([self.conflict] if self.conflict else ()),
             ),
