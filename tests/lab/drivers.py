@@ -49,6 +49,30 @@ class ScriptedDriver(ComputeDriver):
         self.nodes[nodename](provider_tree, nodename, allocations)
 
 
+class FeedingDriver(ScriptedDriver):
+    """A scripted driver with a change feed that returns ``changes``."""
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        **dict(ScriptedDriver.capabilities.items()) | {"change_feed": SUPPORTED}
+    )
+
+    def __init__(self, name: str = "scripted") -> None:
+        super().__init__(name)
+        self.changes: list[str] = []
+        self.marks: list[str | None] = []
+        self.listings = 0
+
+    def get_available_nodes(self, refresh: bool = False) -> list[str]:
+        self.listings += refresh
+        return super().get_available_nodes(refresh)
+
+    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
+        self.marks.append(since)
+        if since is None:
+            return set(), "0"
+        return set(self.changes[int(since) :]), str(len(self.changes))
+
+
 def flat(**totals: int) -> Edit:
     """Return an edit that gives the root of a node these totals by resource class."""
 

@@ -105,7 +105,6 @@ class Reconciler:
         self._driver: Final = driver
         self._publisher: Final = publisher
         self._policy: Final = policy
-        self._context: Final = context
         self.store: Final = RecordStore(context, driver.host, publisher.instance)
         self._rows: Final = NodeRows(context, driver.host, publisher, driver.capabilities)
         self._takeovers: Final = Takeovers(self.store, down_time)
@@ -127,7 +126,7 @@ class Reconciler:
         self._nodes: NodeList | None = None
         #: The position in the driver's change feed.
         self._mark: str | None = None
-        #: The names of nodes that polls could not write.
+        #: The names of nodes that polls could not write, or whose records were repaired.
         self._unfinished: frozenset[str] = frozenset()
         #: The names of nodes that consumers released after the driver's last snapshot.
         self._released: frozenset[str] = frozenset()
@@ -137,8 +136,6 @@ class Reconciler:
         self._was_disabled: bool | None = None
         #: The roots of trees whose last write failed.
         self._failed: frozenset[str] = frozenset()
-        #: The providers whose damaged records were found repaired at the last read.
-        self._repaired_records: frozenset[str] = frozenset()
 
     @property
     def instance(self) -> str:
@@ -190,7 +187,6 @@ class Reconciler:
         if before is None:
             return self.sync(on_step=on_step)
         state = self._read_state()
-        self._unfinished |= self._names_of(before, self._repaired_records)
         described = driver_calls.describe(self._driver, self._unfinished)
         nodes = before.with_changes(described)
         observe = partial(self._observe_changes, names=self._unfinished)
@@ -257,7 +253,7 @@ class Reconciler:
     ) -> CycleState:
         read_at = boottime()
         rows = HostState.get(
-            self._context,
+            self.store.context,
             self._driver.host,
             self.instance,
             {
@@ -267,7 +263,9 @@ class Reconciler:
             },
             self._driver.capabilities.supports("programming"),
         )
-        self._repaired_records = self.store.update(rows)
+        repaired_records = self.store.update(rows)
+        if repaired_records and self._nodes is not None:
+            self._unfinished |= self._names_of(self._nodes, repaired_records)
         self._rows.update(rows)
         self._reservations = frozenset(
             (one.uuid, one.revision) for one in readable(rows.reservations)
@@ -408,9 +406,9 @@ class Reconciler:
             if state.is_listing:
                 known = state.live.keys() | state.records.keys() | state.desired.keys()
                 gone = state.functions.keys() - known
-                delete_jobs(self._context, self._driver.host, self.instance, gone)
+                delete_jobs(self.store.context, self._driver.host, self.instance, gone)
             supersede_functions(
-                self._context,
+                self.store.context,
                 {
                     uuid: state.functions[uuid].revision
                     for uuid in state.superseded
@@ -419,7 +417,7 @@ class Reconciler:
             )
         if state.noted_instances:
             with suppress(ConcurrentSave, ObjectNotFound):  # the next full cycle notes them
-                InstanceList(self._context, objects=list(state.noted_instances)).save()
+                InstanceList(self.store.context, objects=list(state.noted_instances)).save()
         if state.is_listing and state.scope is None:
             self._unchanged.update(state, plan)
             self._failed = failed

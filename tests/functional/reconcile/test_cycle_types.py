@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Sequence
-from typing import ClassVar
 
 import pytest
 
@@ -10,7 +9,7 @@ from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import Publishing, allocate, contents
 from tests.lab.drivers import (
     Edit,
-    ScriptedDriver,
+    FeedingDriver,
     also,
     does_not_answer,
     flat,
@@ -19,7 +18,6 @@ from tests.lab.drivers import (
 )
 from tests.lab.objects import statements
 from tests.lab.placement import PlacementFixture
-from wharfinger.driver import SUPPORTED, Capabilities
 from wharfinger.exceptions import (
     BackendError,
     OwnershipConflict,
@@ -31,30 +29,6 @@ from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.tracker import service_record
 
 LIST = "GET /resource_providers?required=CUSTOM_WHARFINGER_SCRIPTED"
-
-
-class FeedingDriver(ScriptedDriver):
-    """A scripted driver with a change feed that returns ``changes``."""
-
-    capabilities: ClassVar[Capabilities] = Capabilities(
-        **dict(ScriptedDriver.capabilities.items()) | {"change_feed": SUPPORTED}
-    )
-
-    def __init__(self, name: str = "scripted") -> None:
-        super().__init__(name)
-        self.changes: list[str] = []
-        self.marks: list[str | None] = []
-        self.listings = 0
-
-    def get_available_nodes(self, refresh: bool = False) -> list[str]:
-        self.listings += refresh
-        return super().get_available_nodes(refresh)
-
-    def changed_nodes(self, since: str | None) -> tuple[set[str], str]:
-        self.marks.append(since)
-        if since is None:
-            return set(), "0"
-        return set(self.changes[int(since) :]), str(len(self.changes))
 
 
 @pytest.fixture

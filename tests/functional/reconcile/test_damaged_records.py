@@ -9,7 +9,7 @@ import pytest
 
 from tests.functional.reconcile.places import ANYWHERE
 from tests.lab.cycles import HOST, Publishing, contents, stored
-from tests.lab.drivers import DEVICE, flat, with_children, with_device
+from tests.lab.drivers import DEVICE, FeedingDriver, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
 from wharfinger.objects import ComputeNodeList, HostState
@@ -147,6 +147,26 @@ def test_repaired_record_is_used_by_the_next_cycle(
     assert contents(placement)["cn-0"]["inventories"] == {"VCPU": (2, 0)}
     assert contents(placement)["cn-0-gpu"]["inventories"] == {"VGPU": (2, 0)}
     assert uuid in stored(fleet.state_path)
+
+
+def test_drift_cycle_uses_a_record_whose_repair_a_poll_has_read(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver = driver = FeedingDriver()
+    driver.nodes |= {"cn-0": flat(VCPU=1), "cn-1": flat(VCPU=1)}
+    publishing.restarted().sync()
+    driver.nodes["cn-0"] = flat(VCPU=2)
+    uuid = contents(placement)["cn-0"]["uuid"]
+    execute(publishing, DAMAGE, uuid)
+    cycle = publishing.restarted()
+    assert cycle.sync().problems
+    execute(publishing, REMEDIES["restored"], uuid)
+    driver.changes.append("cn-1")
+    assert not cycle.poll().problems
+
+    assert not cycle.drift().problems
+
+    assert contents(placement)["cn-0"]["inventories"] == {"VCPU": (2, 0)}
 
 
 def test_record_without_a_readable_provider_uuid_stops_no_tree_until_it_is_deleted(
