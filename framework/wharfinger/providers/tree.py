@@ -4,7 +4,7 @@ It has the methods of nova's ProviderTree.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
@@ -45,6 +45,8 @@ class ProviderTree:
         self.lock = threading.RLock()
         #: By uuid, parents before their children.
         self._desired: dict[str, DesiredProvider] = {}
+        #: The uuids of children, by the uuid of their parent; None: the roots.
+        self._children: dict[str | None, dict[str, None]] = {None: {}}
         #: By name.
         self._uuids: dict[str, str] = {}
         #: The arguments of ``update_resources``, by uuid.
@@ -83,7 +85,7 @@ class ProviderTree:
     def roots(self) -> list[ProviderData]:
         """Return the root providers."""
         with self.lock:
-            return [self._data(root) for root in self._roots()]
+            return [self._data(self._find(uuid)) for uuid in self._children[None]]
 
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
         """Return the uuids of a provider and its descendants, parents first.
@@ -93,7 +95,7 @@ class ProviderTree:
         with self.lock:
             if name_or_uuid is None:
                 return list(self._desired)
-            return self._with_descendants({self._find(name_or_uuid).uuid})
+            return self._walk(self._find(name_or_uuid).uuid)
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:
         """Return the uuids of the whole tree of a provider, parents first."""
@@ -142,7 +144,7 @@ class ProviderTree:
     def remove(self, name_or_uuid: str) -> None:
         """Remove a provider and its descendants from the tree."""
         with self.lock:
-            self._remove({self._find(name_or_uuid).uuid})
+            self._remove(self._find(name_or_uuid).uuid)
 
     def remove_unreported_children(self, parent: str) -> None:
         """Remove each child of ``parent`` if the driver has set nothing on it or below it.
@@ -151,15 +153,9 @@ class ProviderTree:
         children of other programs stay.
         """
         with self.lock:
-            reported: set[str | None] = set()
-            for one in reversed(self._desired.values()):
-                if one.stated or one.provider.uuid in reported:
-                    reported |= {one.provider.uuid, one.provider.parent_uuid}
-            above = self._find(parent).uuid
-            children = {
-                uuid for uuid, one in self._desired.items() if one.provider.parent_uuid == above
-            }
-            self._remove(children - reported)
+            for child in list(self._children.get(self._find(parent).uuid, ())):
+                if not any(self._desired[uuid].stated for uuid in self._walk(child)):
+                    self._remove(child)
 
     def exists(self, name_or_uuid: str) -> bool:
         """Return whether the tree has a provider with this name or uuid."""
@@ -180,10 +176,9 @@ class ProviderTree:
             root = self._find(name_or_uuid)
             if root.parent_uuid is not None:
                 raise ValueError(f"provider {name_or_uuid} is not a root")
-            roots = {root.uuid, *(one.uuid for one in self._roots() if one.shares)}
-            return self._copy(
-                one for one in self._desired.values() if one.provider.root_uuid in roots
-            )
+            sharing = (uuid for uuid in self._children[None] if self._find(uuid).shares)
+            roots = dict.fromkeys((root.uuid, *sharing))
+            return self._copy(self._desired[uuid] for top in roots for uuid in self._walk(top))
 
     def __deepcopy__(self, memo: object) -> Self:
         with self.lock:
@@ -373,6 +368,7 @@ class ProviderTree:
         provider = desired.provider
         self._desired[provider.uuid] = desired
         self._uuids[provider.name] = provider.uuid
+        self._children.setdefault(provider.parent_uuid, {})[provider.uuid] = None
 
     def _edit(self, uuid: str, field: str, value: Any, generation: int | None) -> bool:
         # Equal values keep the same object: later comparisons are fast.
@@ -388,20 +384,18 @@ class ProviderTree:
             self._set(replace(before, provider=provider, stated=True, reported=reported))
         return is_new
 
-    def _roots(self) -> list[Provider]:
-        providers = (one.provider for one in self._desired.values())
-        return [provider for provider in providers if provider.parent_uuid is None]
+    def _walk(self, uuid: str) -> list[str]:
+        found, left = list[str](), [uuid]
+        while left:
+            found.append(left.pop())
+            left += reversed(self._children.get(found[-1], {}))
+        return found
 
-    def _with_descendants(self, uuids: Set[str]) -> list[str]:
-        found: set[str | None] = {*uuids}
-        for uuid, one in self._desired.items():
-            if one.provider.parent_uuid in found:
-                found.add(uuid)
-        return [uuid for uuid in self._desired if uuid in found]
-
-    def _remove(self, uuids: Set[str]) -> None:
-        for uuid in self._with_descendants(uuids):
+    def _remove(self, top: str) -> None:
+        del self._children[self._desired[top].provider.parent_uuid][top]
+        for uuid in self._walk(top):
             del self._uuids[self._desired.pop(uuid).provider.name]
+            self._children.pop(uuid, None)
             self._resources.pop(uuid, None)
 
     def _copy(self, desired: Iterable[DesiredProvider]) -> Self:
@@ -417,7 +411,9 @@ class ProviderTree:
         new = {provider.uuid: provider for provider in providers}
         given = frozenset(new)
         tree = self._copy(self._desired.values())  # so an error leaves this tree unchanged
-        tree._remove(given)
+        for uuid in given:
+            if uuid in tree._desired:
+                tree._remove(uuid)
 
         def place(provider: Provider) -> None:
             parent = provider.parent_uuid
@@ -436,7 +432,8 @@ class ProviderTree:
 
         while new:
             place(new.pop(next(iter(new))))
-        self._desired, self._uuids, self._resources = tree._desired, tree._uuids, tree._resources
+        self._desired, self._uuids = tree._desired, tree._uuids
+        self._children, self._resources = tree._children, tree._resources
 
     def _data(self, provider: Provider) -> ProviderData:
         return ProviderData(
