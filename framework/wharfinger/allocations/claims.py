@@ -195,13 +195,22 @@ class AllocationClaims:
         refuse_released(instance)
         refuse_claimed(instance, self._down_time)
         if not held.allocations or instance.known("task_state") == "claiming":
-            wanted = self._lost_allocations(instance)
+            self._refuse_moving(uuid)
+            wanted = instance.known("claimed_allocations")
+            if instance.node is None or not wanted:
+                raise AllocationRefused(
+                    instance=uuid,
+                    problem="the instance is on no node, or its former allocation is unknown.",
+                    remedy="To claim the instance again, run `wharfinger instance claim --uuid "
+                    f"{uuid} --flavor {instance.flavor.name}` with the --project and --user of the "
+                    "instance.",
+                )
             # This keeps other processes from a repair or claim, and cycles from the instance.
             instance.task_state, instance.updated_at = "claiming", now()
             instance.save()
             held = self._allocate_again(instance, held, wanted)
             instance.task_state, instance.claimed_allocations = None, plain(held.allocations)
-            Claims(self._context, instance.host or "").instance_claim(instance, instance.node or "")
+            Claims(self._context, instance.host or "").instance_claim(instance, instance.node)
         self.reservations.end_lost(uuid)
         return Claimed(instance, held.allocations)
 
@@ -222,20 +231,6 @@ class AllocationClaims:
                 f"release {uuid}`.",
             )
         return self.release(uuid)
-
-    def _lost_allocations(self, instance: Instance) -> Allocations:
-        uuid = instance.uuid
-        self._refuse_moving(uuid)
-        had: Allocations | None = instance.known("claimed_allocations")
-        if instance.node is None or not had:
-            raise AllocationRefused(
-                instance=uuid,
-                problem="the instance is on no node, or its former allocation is unknown.",
-                remedy="To claim the instance again, run `wharfinger instance claim --uuid "
-                f"{uuid} --flavor {instance.flavor.name}` with the --project and --user of the "
-                "instance.",
-            )
-        return had
 
     def _allocate_again(self, instance: Instance, held: Consumer, wanted: Allocations) -> Consumer:
         uuid = instance.uuid
