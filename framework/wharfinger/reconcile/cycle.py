@@ -386,16 +386,14 @@ class Reconciler:
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.conflicts += len(not_taken) + len(conflicts)
-        attempts.remaining = conflicts.union(
+        remaining = conflicts.union(
             (row.uuid for row in state.takeovers),
             state.overlaid_takeovers,
-            # A root that was found by its name has another uuid than its node.
-            (
-                node.uuid
-                for node in state.nodes.nodes
-                if state.roots.get(node.name) in state.overlaid_takeovers
-            ),
             _waiting_for_names(plan),
+        )
+        # A root that was found by its name has another uuid than its node.
+        attempts.remaining = remaining.union(
+            node.uuid for node in state.nodes.nodes if state.roots.get(node.name) in remaining
         )
         self._remember(state, plan, writes)
 

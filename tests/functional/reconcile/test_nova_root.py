@@ -63,14 +63,15 @@ def silent(*children: str) -> Edit:
 
 
 class Nova:
-    """The calls by which nova's report client creates and deletes the root."""
+    """The calls by which nova's report client creates and deletes the root of a node."""
 
-    def __init__(self, placement: PlacementFixture) -> None:
+    def __init__(self, placement: PlacementFixture, node: str = NODE) -> None:
         self._client = placement.client
+        self._node = node
 
     def create_root(self, uuid_: str | None = None) -> str:
         """Create the root with its inventory, as nova-compute does when it starts."""
-        made = self._client.create_provider(uuid_ or str(uuid.uuid4()), NODE, None)
+        made = self._client.create_provider(uuid_ or str(uuid.uuid4()), self._node, None)
         generation = self._client.set_inventories(
             made.uuid, made.generation, {"VCPU": Inventory(total=8)}
         )
@@ -79,7 +80,7 @@ class Nova:
 
     def delete_service(self) -> None:
         """Delete all providers of the tree, children first, as nova does with a service."""
-        root = self._client.list_providers(name=NODE)[0].uuid
+        root = self._client.list_providers(name=self._node)[0].uuid
         for one in self._client.list_providers(in_tree=root):
             if one.uuid != root:
                 self._client.delete_provider(one.uuid)
