@@ -40,12 +40,10 @@ from wharfinger.reconcile.lost_allocations import LostAllocations
 from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
-from wharfinger.reconcile.takeover import Takeovers
+from wharfinger.reconcile.takeover import Takeovers, shows_publishing
 from wharfinger.tracker.usage import HostUsage
 
 LOG: Final = logging.getLogger(__name__)
-#: Providers in one query of their records. PostgreSQL allows 65,535 values in a query.
-_BATCH: Final = 1000
 _Answer = TypeVar("_Answer")
 
 
@@ -158,7 +156,7 @@ class LookUp:
             takeovers=tuple(free),
             overlaid_takeovers=frozenset(below),
             released_roots=released,
-            strays=self._without_record(state.strays) if state.strays else (),
+            strays=self._without_record(state.strays) if state.strays and state.is_listing else (),
         )
 
     def _without_record(self, strays: tuple[ProviderSummary, ...]) -> tuple[ProviderSummary, ...]:
@@ -166,15 +164,14 @@ class LookUp:
         context, instance = self.store.context, self.store.instance
         nodes = ComputeNodeList.get_revisions(context, None, instance)
         left = [one for one in strays if one.root_provider_uuid not in nodes]
-        recorded: set[str] = set()
-        for start in range(0, len(left), _BATCH):
-            uuids = [one.uuid for one in left[start : start + _BATCH]]
-            found = ProviderRecordList.get_by_filters(
-                context, driver_instance=instance, provider_uuid=uuids
-            )
-            recorded.update(
-                one.provider_uuid for one in found if one.known("host") != self.store.host
-            )
+        found = ProviderRecordList.get_by_filters(
+            context, driver_instance=instance, provider_uuid=[one.uuid for one in left]
+        )
+        recorded = {
+            one.provider_uuid
+            for one in found
+            if one.known("host") != self.store.host and shows_publishing(one)
+        }
         return tuple(one for one in left if one.uuid not in recorded)
 
     def _unrecorded(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:

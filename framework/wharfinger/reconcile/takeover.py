@@ -247,6 +247,11 @@ def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
     return provider.root_uuid if provider and is_movable else None
 
 
+def shows_publishing(record: ProviderRecord) -> bool:
+    """Return whether a record shows that its host has written the provider, or was about to."""
+    return _has(record, "applied") or _has(record, "intended")
+
+
 def _has(record: ProviderRecord, field: str) -> bool:
     # A value that cannot be read counts.
     return field not in record or getattr(record, field) is not None

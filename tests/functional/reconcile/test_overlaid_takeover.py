@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 
 from tests.functional.reconcile.test_nova_root import Nova
-from tests.functional.reconcile.test_takeover import FAR, publish, report
-from tests.lab.cycles import Publishing, contents
+from tests.functional.reconcile.test_takeover import FAR, force_down, publish, report
+from tests.lab.cycles import Publishing, contents, everything, stored
 from tests.lab.drivers import Edit
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import ReservingDriver, drives, is_full, summary
@@ -92,3 +93,19 @@ def test_first_cycle_of_a_node_with_a_reserved_device_publishes_it_and_reports_n
 
     assert not outcome.pending
     assert is_full(placement, "x_gpu")
+
+
+def test_orphan_that_a_down_host_has_seen_but_not_published_is_reported(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("gpu"))
+    Nova(placement, "y").create_root()
+    far.driver.nodes["y"] = below()
+    lost = placement.client.create_provider(str(uuid4()), "lost", everything()["x"]["uuid"])
+    marks = everything()["x_gpu"]["traits"]
+    placement.client.set_traits(lost.uuid, lost.generation, marks)
+    assert "lost" in [one.name for one in sync(near).pending]
+    assert stored(near.state_path)[lost.uuid].applied is None
+    force_down(near)
+
+    assert [one.name for one in sync(far).pending] == ["lost"]
