@@ -287,13 +287,15 @@ class Reconciler:
         state = self._read_state()
         nodes = driver_calls.list_nodes(self._driver)
         base = _with_nodes(state, nodes)
-        return self._planned(self._prepared(partial(self._observer.listing, base)), {})
+        return self._planned(partial(self._observer.listing, base), {})
 
     def _observe_changes(self, state: CycleState, names: Set[str]) -> CycleState:
         is_changed = state.rows.service_disabled != self._was_disabled
         return self._observer.changes(state, names, self._failed, all_trees=is_changed)
 
-    def _prepared(self, observe: Callable[[], CycleState]) -> CycleState:
+    def _planned(
+        self, observe: Callable[[], CycleState], questions: dict[str, bool | WharfingerError]
+    ) -> tuple[CycleState, Plan]:
         named = self.store.contested | self._publisher.adopts
         state = self._completed(observe())
         if state.is_listing and not self.store.contested <= named:
@@ -302,20 +304,15 @@ class Reconciler:
             state = self._completed(observe())
         if state.is_listing:
             state = replace(state, unchanged=self._unchanged.find(state))
-        return state
+        plan = plan_cycle(state)
+        confirmed = self._look_up.confirm_removals(state, plan, questions)
+        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
 
     def _completed(self, state: CycleState) -> CycleState:
         if state.scope is not None and not state.scope:
             return state  # no tree is planned
         state = collect_desired(state, self._driver, self._look_up.allocations_of)
         return self._look_up.with_facts(state)
-
-    def _planned(
-        self, state: CycleState, questions: dict[str, bool | WharfingerError]
-    ) -> tuple[CycleState, Plan]:
-        plan = plan_cycle(state)
-        confirmed = self._look_up.confirm_removals(state, plan, questions)
-        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
 
     def _run(
         self,
@@ -351,7 +348,7 @@ class Reconciler:
                     nap.sleep(random.uniform(0, min(2 ** (number - 1), _LONGEST_WAIT)))
                 state = self._read_state(number, state.snapshot_reservations)
             try:
-                planned, plan = self._planned(self._prepared(observed), questions)
+                planned, plan = self._planned(observed, questions)
             except CONFLICTS as error:
                 attempts.conflict, attempts.is_blocked = error, True
                 attempts.conflicts += 1
