@@ -11,9 +11,9 @@ from wharfinger.reconcile.cycle_state import CycleState
 def only(state: CycleState, plan: Plan) -> tuple[CycleState, Plan]:
     """Limit a state and its plan to the providers to adopt. Raises AdoptionRefused."""
     uuids = state.publisher.adopts
-    takeovers = tuple(row for row in state.takeovers if row.uuid in uuids)
+    takeovers = {uuid: row for uuid, row in state.takeovers.items() if row is None or uuid in uuids}
     # The next attempt adopts the roots that are taken over now.
-    later = {row.uuid for row in takeovers}
+    later = {uuid for uuid, row in takeovers.items() if row}
     refused = [reason for uuid in sorted(uuids - later) if (reason := _refusal(state, plan, uuid))]
     if refused:
         raise AdoptionRefused(

@@ -151,7 +151,7 @@ class Reconciler:
         Takeovers are only logged.
         """
         state, plan = self._dry_run()
-        for row in state.takeovers:
+        for row in filter(None, state.takeovers.values()):
             LOG.warning(
                 "a sync on this host would take over node %s (%s) from driver instance %s on host "
                 "%s: the host is down, the instance no longer lists the node, or the node no "
@@ -232,7 +232,7 @@ class Reconciler:
         Raises AdoptionRefused.
         """
         state, plan = adoption_plan.only(*self._dry_run())
-        return plan, state.takeovers
+        return plan, tuple(filter(None, state.takeovers.values()))
 
     @same_request()
     def adopt(self, on_plan: OnPlan = _ignore) -> CycleResult:
@@ -383,11 +383,7 @@ class Reconciler:
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.conflicts += len(not_taken) + len(conflicts)
-        remaining = conflicts.union(
-            (row.uuid for row in state.takeovers),
-            state.overlaid_takeovers,
-            _waiting_for_names(plan),
-        )
+        remaining = conflicts.union(state.takeovers, _waiting_for_names(plan))
         # A root that was found by its name has another uuid than its node.
         attempts.remaining = remaining.union(
             node.uuid for node in state.nodes.nodes if state.roots.get(node.name) in remaining

@@ -57,10 +57,9 @@ class CycleState(PlanFacts):
     # Looked up:
     #: Roots of nodes to publish that have no database row.
     new_nodes: tuple[str, ...] = ()
-    #: Rows of other hosts or driver instances whose nodes this instance takes over.
-    takeovers: tuple[ComputeNode, ...] = ()
-    #: Roots of other programs: this instance takes over the records of their children.
-    overlaid_takeovers: frozenset[str] = frozenset()
+    #: Rows of nodes that this instance takes over, by root uuid; None: for a root of another
+    #: program, it takes over the records of the children.
+    takeovers: Mapping[str, ComputeNode | None] = field(default_factory=dict)
     #: Roots of nodes that another host has taken over; our records of them are deleted.
     released_roots: frozenset[str] = frozenset()
     #: New reservations for lost allocations.

@@ -153,8 +153,7 @@ class LookUp:
         return replace(
             state,
             new_nodes=tuple(uuid for uuid in new if uuid not in state.blocked),
-            takeovers=tuple(free),
-            overlaid_takeovers=frozenset(below),
+            takeovers={row.uuid: row for row in free} | dict.fromkeys(below),
             released_roots=released,
             strays=self._without_record(state.strays) if state.strays and state.is_listing else (),
         )

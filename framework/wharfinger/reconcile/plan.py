@@ -71,7 +71,8 @@ def _with_reasons_to_keep(state: CycleState) -> CycleState:
 
 def _blocked_trees(state: CycleState) -> tuple[TreePlan, ...]:
     disabled = bool(state.rows.service_disabled)
-    roots = state.blocked - {row.uuid for row in state.takeovers} - state.released_roots
+    roots = state.blocked - state.released_roots
+    roots -= {uuid for uuid, row in state.takeovers.items() if row}
     due = {
         uuid: state.records[uuid]
         for uuid in {*roots, *state.held} & state.live.keys() & state.records.keys()

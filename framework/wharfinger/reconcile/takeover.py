@@ -95,8 +95,7 @@ class Takeovers:
 
     def take_each(self, state: CycleState) -> dict[str, WharfingerError]:
         """Take over nodes, and records below overlaid roots; return errors by root uuid."""
-        rows: dict[str, ComputeNode | None] = {row.uuid: row for row in state.takeovers}
-        return self._errors_of(rows | dict.fromkeys(state.overlaid_takeovers), state.live)
+        return self._errors_of(state.takeovers, state.live)
 
     def released(self, uuids: Iterable[str]) -> frozenset[str]:
         """Return those of our nodes that another host or driver instance has taken over."""

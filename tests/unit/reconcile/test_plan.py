@@ -299,7 +299,7 @@ def test_plan_cycle_of_a_node_to_be_taken_over_has_no_step_before_the_takeover()
     row = ComputeNode(uuid=BLOCKED.uuid)
     facts: dict[str, Any] = {"records": published(BLOCKED), "service_disabled": True}
     assert len(plan_of(blocked_state(**facts)).steps) == 1
-    assert plan_of(blocked_state(**facts, takeovers=(row,))) == Plan()
+    assert plan_of(blocked_state(**facts, takeovers={row.uuid: row})) == Plan()
 
 
 # Trees that are planned, and trees that are not.
