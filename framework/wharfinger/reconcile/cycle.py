@@ -48,7 +48,7 @@ from wharfinger.reconcile.device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.kernel_uptime import boottime
 from wharfinger.reconcile.look_up import LookUp
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.reconcile.observe import Observer, by_node, by_provider, held_functions
+from wharfinger.reconcile.observe import Observer, by_provider, held_functions
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.plan_rows import readable, tree_writes
 from wharfinger.reconcile.record_store import RecordStore
@@ -279,7 +279,6 @@ class Reconciler:
             rows=rows,
             records=dict(self.store.records),
             reservations=by_provider(rows.reservations),
-            migrations=by_node(rows, self._driver.host),
             functions=held_functions(rows.jobs),
         )
 

@@ -1,11 +1,11 @@
 """Facts that the plan of a cycle depends on."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import ComputeNode, HostState, Instance, Migration, Reservation
+from wharfinger.objects import ComputeNode, HostState, Instance, Reservation
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import DesiredProvider, Provider
 from wharfinger.providers.device_function_traits import HeldFunction
@@ -39,8 +39,6 @@ class CycleState(PlanFacts):
     snapshot_reservations: Set[tuple[str, int]] = frozenset()
     #: All stored reservations.
     reservations: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
-    #: The migrations in progress, by node name.
-    migrations: Mapping[str, Sequence[Migration]] = field(default_factory=dict)
     #: The providers in Placement.
     live: Mapping[str, Provider] = field(default_factory=dict)
     #: Whether this cycle has read ``live`` from Placement, and not from our records.

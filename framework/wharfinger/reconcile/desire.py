@@ -57,6 +57,7 @@ def collect_desired(
     root_uuids = {name: root.uuid for name, root in root_by_node.items()}
     known = known_children.known_children(state)
     outside = _outside_trees(trees, {*root_uuids.values(), *(listed - state.nodes.listed)})
+    moves = _by_node(state.rows.migrations, driver.host)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}
     replaced: dict[str, tuple[str, ...]] = {}
@@ -87,7 +88,7 @@ def collect_desired(
                     tree,
                     node.name,
                     partial(allocations_of, [one.uuid for one in own]),
-                    state.migrations.get(node.name, ()),
+                    moves.get(node.name, ()),
                 ),
             )
             wanted = _check(driver, tree, placed, taken)
@@ -252,6 +253,19 @@ def _with_children(
         one if one.parent_uuid in there else replace(one, parent_uuid=root_uuid)
         for one in found.values()
     ]
+
+
+def _by_node(moves: Iterable[Migration], host: str) -> dict[str, list[Migration]]:
+    found: dict[str, list[Migration]] = {}
+    for one in moves:
+        nodes = {
+            one.known(f"{end}_node")
+            for end in ("source", "dest")
+            if one.known(f"{end}_compute") == host
+        }
+        for node in nodes - {None}:
+            found.setdefault(node, []).append(one)
+    return found
 
 
 def _update(

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Final
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import DeviceJob, HostState, Migration, Reservation, ReservationList
+from wharfinger.objects import DeviceJob, Reservation, ReservationList
 from wharfinger.placement.tree_reader import PlacementReader, Reading
 from wharfinger.providers import Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
@@ -153,20 +153,6 @@ def by_provider(rows: Iterable[Reservation]) -> dict[str, tuple[Reservation, ...
     for one in rows:
         if "provider_uuid" in one:
             found[one.provider_uuid] = (*found.get(one.provider_uuid, ()), one)
-    return found
-
-
-def by_node(rows: HostState, host: str) -> dict[str, list[Migration]]:
-    """Return the migrations of the host's nodes, by node name."""
-    found: dict[str, list[Migration]] = {}
-    for one in rows.migrations:
-        nodes = {
-            one.known(f"{end}_node")
-            for end in ("source", "dest")
-            if one.known(f"{end}_compute") == host
-        }
-        for node in nodes - {None}:
-            found.setdefault(node, []).append(one)
     return found
 
 
