@@ -1,6 +1,6 @@
 """Read the facts that a plan needs besides the desired trees."""
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -20,7 +20,6 @@ from wharfinger.exceptions import (
 from wharfinger.objects import (
     JOB_HOLDER,
     ComputeNodeList,
-    ProviderRecordList,
     Reservation,
     ReservationList,
 )
@@ -31,6 +30,7 @@ from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import Plan
+from wharfinger.providers.provider import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
@@ -134,15 +134,17 @@ class LookUp:
         ]
         free, taken = self.takeovers.find(state, new)
         state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
-        names = {uuid: name for name, uuid in state.roots.items()}
-        below, taken = self.takeovers.find_below(self._unrecorded(state, names), names)
+        below, taken = self.takeovers.find_below(self._unrecorded(state), state.live)
         state = state.block(below | taken.keys(), *taken.values())
         released: frozenset[str] = frozenset()
         if state.is_listing:
             # A repair may leave the record of a child without that of its root.
-            roots = {record.root_uuid or "" for record in state.records.values() if record.is_own}
-            roots -= state.desired.keys() | state.blocked | state.rows.node_revisions.keys()
-            released = self.takeovers.released(roots)
+            known = state.desired.keys() | state.blocked | state.rows.node_revisions.keys()
+            trees: dict[str, dict[str, Record]] = {}
+            for uuid, record in state.records.items():
+                if record.is_ours and record.root_uuid and record.root_uuid not in known:
+                    trees.setdefault(record.root_uuid, {})[uuid] = record
+            released = self.takeovers.released(trees)
             for uuid in sorted(released):
                 LOG.info(
                     "another host or driver instance publishes node %s now, so this driver "
@@ -163,31 +165,26 @@ class LookUp:
         context, instance = self.store.context, self.store.instance
         nodes = ComputeNodeList.get_revisions(context, None, instance)
         left = [one for one in strays if one.root_provider_uuid not in nodes]
-        found = ProviderRecordList.get_by_filters(
-            context, driver_instance=instance, provider_uuid=[one.uuid for one in left]
-        )
-        recorded = {
-            one.provider_uuid
-            for one in found
-            if one.known("host") != self.store.host and shows_publishing(one)
-        }
+        records = self.takeovers.elsewhere([one.uuid for one in left])
+        recorded = {one.provider_uuid for one in records if shows_publishing(one)}
         return tuple(one for one in left if one.uuid not in recorded)
 
-    def _unrecorded(self, state: CycleState, roots: Container[str]) -> dict[str, set[str]]:
-        found: dict[str, set[str]] = {}
-        our_trait = self._our_trait
-        for uuid, live in state.live.items():
-            if (
-                not state.record(uuid).is_ours
-                and our_trait in live.traits
-                and not state.stated(uuid)
-                and (root := state.desired.get(live.root_uuid))
-                and root.mode is PublishingMode.OVERLAY
-                and live.root_uuid in roots
-                and live.root_uuid not in state.blocked
-            ):
-                found.setdefault(live.root_uuid, set()).add(uuid)
-        return found
+    def _unrecorded(self, state: CycleState) -> dict[str, str]:
+        # The names of other programs' roots that have children of ours without our record.
+        roots = {
+            live.root_uuid
+            for uuid, live in state.live.items()
+            if self._our_trait in live.traits and not state.record(uuid).is_ours
+        }
+        roots -= state.blocked
+        return {
+            uuid: name
+            for name, uuid in state.roots.items()
+            if uuid in roots
+            and (root := state.desired.get(uuid))
+            and (root.mode is PublishingMode.OVERLAY or not root.stated)
+            and not state.record(uuid).is_own
+        }
 
     def _undeletable_roots(self, state: CycleState) -> CycleState:
         # nova deletes the children first. If a child has allocations, the child and the root stay.

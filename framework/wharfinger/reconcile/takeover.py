@@ -1,6 +1,6 @@
 """Take over nodes from other hosts and driver instances."""
 
-from collections.abc import Collection, Container, Iterable, Mapping, Set
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Set
 from datetime import timedelta
 from typing import Final
 
@@ -19,11 +19,14 @@ from wharfinger.objects import (
     ComputeNodeList,
     ProviderRecord,
     ProviderRecordList,
+    ReservationList,
     ServiceList,
     Takeover,
 )
 from wharfinger.providers import Provider, ownership
+from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -52,7 +55,7 @@ class Takeovers:
         if not others:
             return [], {}
         records = self._records({row.uuid for row in others})
-        listed = self._listed({(row.host, row.uuid) for row in others}, records)
+        listed = self._of_hosts_up({(row.host, row.uuid) for row in others} - self._absent(records))
         used = self._used_by_others(records, state.publisher.adopts)
 
         def is_free(row: ComputeNode) -> bool:
@@ -77,33 +80,80 @@ class Takeovers:
         }
 
     def find_below(
-        self, orphans: Mapping[str, Set[str]], root_names: Mapping[str, str]
+        self, names: Mapping[str, str], live: Mapping[str, Provider]
     ) -> tuple[Set[str], dict[str, NodeTaken]]:
-        """Return uuids of roots below which this host can take over records, and errors by root."""
-        root_of = {uuid: root for root, uuids in orphans.items() for uuid in (root, *uuids)}
-        records = self._records(root_of)
-        places = {
-            (one.host, root_of[one.provider_uuid])
-            for one in self._of_namesakes(records)
-            if one.provider_uuid not in orphans
-        }
+        """Return uuids of roots below which this host can take over records, and errors by root.
+
+        ``names`` has the names of the roots by uuid.
+        """
+        places, listed = self._below(names, live)
         taken = {
-            root: self._taken(root_names[root], root, self._instance, host)
-            for host, root in sorted(self._listed(places, records))
+            root: self._taken(names[root], root, self._instance, host)
+            for host, root in sorted(self._of_hosts_up(listed))
         }
         return {root for _host, root in places} - taken.keys(), taken
+
+    def elsewhere(self, uuids: Collection[str]) -> list[ProviderRecord]:
+        """Return the records that this driver instance has of these providers on other hosts."""
+        return self._of_namesakes(self._records(uuids))
+
+    def former_children(self, state: CycleState) -> dict[str, dict[str, str]]:
+        """Return the uuids of reserved children of other hosts, by node and child name.
+
+        Only a node whose root is new here can have such children.
+        """
+        known = state.records.keys() & state.live.keys()
+        nodes = {node.name for node in state.nodes.nodes if node.uuid not in known}
+        if not nodes:
+            return {}
+        held = by_provider(ReservationList.get_by_filters(self._context))
+        others = {uuid for uuid in held if not state.record(uuid).is_ours}
+        children = {
+            uuid: child
+            for uuid, record in self._read_elsewhere(others)
+            if record.is_own and (child := record.applied or record.intended)
+        }
+        names = {
+            uuid: root.name
+            for uuid, record in self._read_elsewhere({one.root_uuid for one in children.values()})
+            if (root := record.applied or record.live)
+        }
+        found: dict[str, dict[str, str]] = {}
+        for uuid, child in children.items():
+            name = names.get(child.root_uuid)
+            # No host has a record of a root that it no longer lists and has never written.
+            for node in nodes if name is None else nodes & {name}:
+                if child.parent_uuid:
+                    found.setdefault(node, {})[child.name] = uuid
+        return found
 
     def take_each(self, state: CycleState) -> dict[str, WharfingerError]:
         """Take over nodes, and records below overlaid roots; return errors by root uuid."""
         return self._errors_of(state.takeovers, state.live)
 
-    def released(self, uuids: Iterable[str]) -> frozenset[str]:
-        """Return those of our nodes that another host or driver instance has taken over."""
-        return frozenset(
+    def released(self, trees: Mapping[str, Mapping[str, Record]]) -> frozenset[str]:
+        """Return those of these roots that another host or driver instance publishes now.
+
+        ``trees`` has our records of providers that our driver does not report, by root and uuid.
+        Below a root of another program, another host must list all that our driver lacks.
+        """
+        nodes = {
             row.uuid
-            for row in self._others(uuids)
+            for row in self._others(trees)
             if row.driver_instance == self._instance or self._store.get(row.uuid).is_own
-        )
+        }
+        absent = {
+            root: records.keys()
+            for root, records in trees.items()
+            if not self._store.get(root).is_own and all(map(_is_left, records.values()))
+        }
+        listed = {
+            (one.host, one.provider_uuid)
+            for one in self.elsewhere(frozenset().union(*absent.values()))
+            if shows_publishing(one) and one.known("absent_since") is None
+        }
+        published = {uuid for _host, uuid in self._of_hosts_up(listed)}
+        return frozenset(nodes | {root for root, uuids in absent.items() if uuids <= published})
 
     def _errors_of(
         self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
@@ -120,16 +170,13 @@ class Takeovers:
 
     def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
         # Roots without a row are overlaid: only the records in their trees move.
-        known = self._records(rows)
         nodes = {uuid: row for uuid, row in rows.items() if row is not None}
         places = {
             (row.host, uuid) for uuid, row in nodes.items() if row.driver_instance == self._instance
         }
-        places |= {
-            (one.host, one.provider_uuid)
-            for one in self._of_namesakes(known)
-            if one.provider_uuid not in nodes
-        }
+        listed = places - self._absent(self._records(nodes))
+        below, listed_below = self._below(rows.keys() - nodes.keys(), live)
+        places |= below
         records = [
             one
             for host in sorted({host for host, _root in places})
@@ -154,7 +201,7 @@ class Takeovers:
             nodes=list(nodes.values()),
             records=records,
             superseded={uuid: ours[uuid] for uuid in (coming | gone_with_rows) & ours.keys()},
-            down_hosts=sorted({host for host, _root in places - self._absent(known)}),
+            down_hosts=sorted({host for host, _root in listed | listed_below}),
             down_time=self._down_time.total_seconds(),
         ).save()
         for instance, host, uuid in sorted(former):
@@ -203,6 +250,11 @@ class Takeovers:
         )
         return [one for one in found if "provider_uuid" in one and "driver_instance" in one]
 
+    def _read_elsewhere(self, uuids: Collection[str]) -> Iterator[tuple[str, Record]]:
+        for one in self.elsewhere(uuids):
+            if record := read_record(one):
+                yield one.provider_uuid, record
+
     def _of_namesakes(self, records: Iterable[ProviderRecord]) -> list[ProviderRecord]:
         return [
             one
@@ -220,14 +272,35 @@ class Takeovers:
             and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
         )
 
-    def _listed(self, places: Set[_Place], records: Iterable[ProviderRecord]) -> set[_Place]:
+    def _below(
+        self, roots: Container[str], live: Mapping[str, Provider]
+    ) -> tuple[set[_Place], set[_Place]]:
+        # The other hosts that have published children of these roots, and those that list one. A
+        # host may have no record of the roots themselves.
+        trait = ownership.instance_trait(self._instance)
+        children = [
+            uuid
+            for uuid, one in live.items()
+            if one.root_uuid in roots and uuid not in roots and trait in one.traits
+        ]
+        places: set[_Place] = set()
+        listed: set[_Place] = set()
+        for one in self.elsewhere(children):
+            root = _root_of(one, live)
+            if root is not None and root in roots and shows_publishing(one):
+                places.add((one.host, root))
+                if one.known("absent_since") is None:
+                    listed.add((one.host, root))
+        return places, listed
+
+    def _of_hosts_up(self, places: Set[_Place]) -> set[_Place]:
         if not places:
             return set()
         found = ServiceList.get_by_filters(
             self._context, host=sorted({host for host, _root in places}), binary=AGENT_BINARY
         )
         up = {one.host for one in found if one.may_be_up(self._down_time)}
-        return {place for place in places - self._absent(records) if place[0] in up}
+        return {place for place in places if place[0] in up}
 
     def _absent(self, records: Iterable[ProviderRecord]) -> set[_Place]:
         return {
@@ -244,6 +317,12 @@ def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
     # Without its revision, the record cannot move; that of an overlaid provider names a node.
     is_movable = "revision" in one and one.known("mode") != "overlay"
     return provider.root_uuid if provider and is_movable else None
+
+
+def _is_left(record: Record) -> bool:
+    # Two hosts must not forget a child at once, so ours is recorded as absent first. Only our
+    # record shows that our driver reserves it.
+    return not record.is_own or (record.absence is not None and not record.reservations)
 
 
 def shows_publishing(record: ProviderRecord) -> bool:

@@ -3,23 +3,32 @@
 "near" is the former host of node x, and "far" the new one.
 """
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from uuid import uuid4
 
 import pytest
 
 from tests.functional.reconcile.test_nova_root import Nova
 from tests.functional.reconcile.test_takeover import FAR, force_down, publish, report
-from tests.lab.cycles import Publishing, contents, everything, stored
+from tests.lab.allocating import Desk, flavor
+from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
 from tests.lab.drivers import Edit
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import ReservingDriver, drives, is_full, summary
+from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import Allocations
+from wharfinger.exceptions import AllocationLost, MassRemoval, NodeTaken
+from wharfinger.objects import Instance, ReservationList
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
+
+CONSUMER = str(uuid4())
+BOTH_MODES = pytest.mark.parametrize("is_silent", [False, True], ids=["overlays", "silent"])
 
 
 def below(*children: str, is_silent: bool = False, total: int = 4) -> Edit:
@@ -79,6 +88,239 @@ def reserve_gpu(one: Publishing, placement: PlacementFixture) -> None:
     holds.reserve(summary(placement, "x_gpu"), holder="operator", reason="burns")
 
 
+def says(one: Publishing, *reasons: str) -> None:
+    """Let the driver reserve the device of node x for these reasons."""
+    assert isinstance(one.driver, ReservingDriver)
+    one.driver.says("x", "x_gpu", *reasons)
+
+
+def damage(one: Publishing, uuid: str) -> None:
+    with closing(sqlite3.connect(one.state_path / FILE_NAME)) as database, database:
+        sql = "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ?"
+        assert database.execute(sql, (uuid,)).rowcount
+
+
+# Devices that are reserved.
+
+
+@BOTH_MODES
+def test_near_without_the_node_deletes_a_device_that_far_reserves_at_most_once(
+    near: Publishing, far: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    edit = below("gpu", is_silent=is_silent)
+    start(near, far, edit)
+    reserve_gpu(near, placement)
+    sync(near)
+
+    del near.driver.nodes["x"]
+    far.driver.nodes["x"] = edit
+    deleted = 0
+    for _ in range(8):
+        deleted += [one.verb for one in sync(near).steps].count("delete")
+        sync(far)
+
+    assert deleted <= 1
+    assert is_full(placement, "x_gpu")
+
+
+@BOTH_MODES
+def test_reserved_device_below_a_root_that_was_created_again_for_far_stays_reserved(
+    near: Publishing, far: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    edit = below("gpu", is_silent=is_silent)
+    start(near, far, edit)
+    reserve_gpu(near, placement)
+    sync(near)
+    Nova(placement, "x").delete_service()
+    del near.driver.nodes["x"]
+    sync(near)
+    Nova(placement, "x").create_root()
+    far.driver.nodes["x"] = edit
+
+    sync(far, near, far, near)
+
+    assert is_full(placement, "x_gpu")
+    assert not sync(near).pending
+
+
+@BOTH_MODES
+def test_reserved_device_that_near_no_longer_listed_stays_reserved_below_a_new_root(
+    near: Publishing, far: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    edit = below("gpu", is_silent=is_silent)
+    start(near, far, edit)
+    del near.driver.nodes["x"]
+    sync(near)
+    reserve_gpu(near, placement)
+    Nova(placement, "x").delete_service()
+    sync(near)
+    Nova(placement, "x").create_root()
+    far.driver.nodes["x"] = edit
+
+    sync(far)
+
+    assert is_full(placement, "x_gpu")
+
+
+def test_near_that_returns_with_the_node_leaves_a_device_reserved_that_far_cleans(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    says(near, "cleaning")
+    start(near, far, below("gpu"))
+    assert is_full(placement, "x_gpu")
+    force_down(near)
+    far.driver.nodes["x"] = below("gpu")
+    says(far, "cleaning")
+    sync(far, far)
+    force_down(near, down=False)
+    says(near)  # near does not know that far cleans the device
+
+    outcome = sync(near)
+
+    assert is_full(placement, "x_gpu")
+    assert [type(one) for one in outcome.problems] == [NodeTaken]
+
+
+@BOTH_MODES
+def test_cleaning_that_near_reported_before_it_went_down_ends_when_far_reports_its_end(
+    near: Publishing, far: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    edit = below("gpu", is_silent=is_silent)
+    says(near, "cleaning")
+    start(near, far, edit)
+    force_down(near)
+    far.driver.nodes["x"] = edit
+    says(far, "cleaning")
+    assert not sync(far).foreign
+    assert is_full(placement, "x_gpu")
+    says(far)
+
+    sync(far)
+
+    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (4, 0)}
+
+
+# Instances and allocations.
+
+
+def test_lost_allocation_of_a_node_of_a_down_host_is_found_by_its_new_host(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("gpu"))
+    near.driver.nodes["x"] = below("gpu", total=5)  # the claim below fits only there
+    sync(near)
+    with Desk(near.client, near.context) as desk:
+        claimed = desk.claim(flavor("f", 1, **{"resources:VGPU": "5"}), uuid=CONSUMER).instance
+        assert (claimed.host, claimed.node) == (HOST, "x")
+        force_down(near)
+        far.driver.nodes["x"] = below("gpu", total=5)
+        sync(far, far)
+        moved = Instance.get_by_uuid(far.context, CONSUMER)
+
+        desk.client.delete_allocations(CONSUMER)
+        outcome = sync(far)
+
+    assert moved.host == FAR
+    assert [type(one) for one in outcome.problems] == [AllocationLost]
+    assert is_full(placement, "x_gpu")
+
+
+def test_node_is_published_although_a_device_that_only_near_reported_has_allocations(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("a", "b"))
+    allocate(placement, CONSUMER, x_a={"VGPU": 1})
+    del near.driver.nodes["x"]
+    far.driver.nodes["x"] = below("b")
+
+    for _ in range(3):
+        outcome = sync(near, far)
+
+    assert not outcome.problems
+    assert contents(placement)["x_b"]["inventories"] == {"VGPU": (4, 0)}
+
+
+def test_allocated_device_of_a_node_that_has_moved_offers_the_rest_of_its_inventory(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("gpu"))
+    allocate(placement, CONSUMER, x_gpu={"VGPU": 1})
+    del near.driver.nodes["x"]
+    far.driver.nodes["x"] = below("gpu")
+
+    for _ in range(3):
+        outcome = sync(near, far)
+
+    assert not outcome.foreign
+    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (4, 0)}
+
+
+def test_claim_on_a_node_that_has_moved_there_and_back_gets_its_present_host(
+    near: Publishing, far: Publishing
+) -> None:
+    near.driver.nodes |= {"x": below("gpu"), "stays": below()}
+    far.driver.nodes["other"] = below()
+    sync(near, far)
+    far.driver.nodes["x"] = near.driver.nodes.pop("x")
+    sync(near, far, near, far)
+    near.driver.nodes["x"] = far.driver.nodes.pop("x")
+    for _ in range(3):
+        sync(far, near)
+
+    with Desk(near.client, near.context) as desk:
+        claimed = desk.claim(flavor("f", 1, **{"resources:VGPU": "1"})).instance
+
+    assert (claimed.host, claimed.node) == (HOST, "x")
+    assert not ReservationList.get_by_filters(near.context)
+
+
+# Removals and orphans.
+
+
+def test_node_of_a_down_host_with_a_damaged_record_is_published_or_reported(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("a", "b"))
+    damage(near, everything()["x_a"]["uuid"])
+    force_down(near)
+    far.driver.nodes["x"] = below("b", total=2)
+
+    for _ in range(3):
+        outcome = sync(far)
+
+    is_published = contents(placement)["x_b"]["inventories"] == {"VGPU": (2, 0)}
+    assert is_published or outcome.problems
+
+
+def test_devices_of_a_down_host_are_removed_if_the_driver_does_not_report_the_root(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    """The host and its devices have new names."""
+    start(near, far, below("a", is_silent=True))
+    force_down(near)
+    far.driver.nodes["x"] = below("b", is_silent=True)
+
+    for _ in range(3):
+        outcome = sync(far)
+
+    assert not outcome.pending
+    assert "x_a" not in contents(placement)
+
+
+def test_devices_of_a_node_that_has_moved_are_no_orphans_on_near(
+    near: Publishing, far: Publishing
+) -> None:
+    start(near, far, below("gpu"))
+    del near.driver.nodes["x"]
+    far.driver.nodes["x"] = below("gpu")
+    for _ in range(3):
+        sync(near, far)
+
+    outcome = sync(near)
+
+    assert not [one for one in outcome.pending if "no record shows" in one.reason]
+
+
 def test_first_cycle_of_a_node_with_a_reserved_device_publishes_it_and_reports_no_orphan(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
@@ -93,6 +335,23 @@ def test_first_cycle_of_a_node_with_a_reserved_device_publishes_it_and_reports_n
 
     assert not outcome.pending
     assert is_full(placement, "x_gpu")
+
+
+def test_move_of_most_nodes_is_no_mass_removal(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    names = [f"n{number}" for number in range(7)]
+    for name in names:
+        Nova(placement, name).create_root()
+    near.driver.nodes |= dict.fromkeys(names, below("gpu"))
+    start(near, far, below("gpu"))
+    for name in names:
+        far.driver.nodes[name] = near.driver.nodes.pop(name)
+
+    for _ in range(3):
+        outcome = sync(far, near)
+
+    assert not any(isinstance(one, MassRemoval) for one in outcome.problems)
 
 
 def test_orphan_that_a_down_host_has_seen_but_not_published_is_reported(
