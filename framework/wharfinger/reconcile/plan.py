@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import os_traits
 
+from wharfinger.exceptions import NodeTaken
 from wharfinger.providers import DesiredProvider
 from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
@@ -61,9 +62,11 @@ def _with_reasons_to_keep(state: CycleState) -> CycleState:
         f"holder: `wharfinger provider release {uuid} --holder {shlex.quote(holder)}`"
         for uuid, holder in state.detached.items()
     }
+    # The driver has reported the children of a node that another host publishes.
+    has_unread = any(not isinstance(one, NodeTaken) for one in state.problems)
     return replace(
         state,
-        children_may_be_elsewhere=bool(state.problems) or state.is_partial,
+        children_may_be_elsewhere=has_unread or state.is_partial,
         roots_may_be_elsewhere=state.every_node.has_unknown_nodes(state.records),
         kept={**state.kept, **detached},
     )

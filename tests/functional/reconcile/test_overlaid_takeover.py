@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from tests.functional.reconcile.test_nova_root import Nova
-from tests.functional.reconcile.test_takeover import FAR, force_down, publish, report
+from tests.functional.reconcile.test_takeover import FAR, force_down, publish, recorded, report
 from tests.lab.allocating import Desk, flavor
 from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
 from tests.lab.drivers import Edit
@@ -272,6 +272,22 @@ def test_claim_on_a_node_that_has_moved_there_and_back_gets_its_present_host(
 
     assert (claimed.host, claimed.node) == (HOST, "x")
     assert not ReservationList.get_by_filters(near.context)
+
+
+def test_nodes_that_two_hosts_swap_are_taken_over_by_both(
+    near: Publishing, far: Publishing
+) -> None:
+    start(near, far, below("gpu"))
+    there = near.driver.nodes.pop("x")
+    near.driver.nodes["other"] = far.driver.nodes.pop("other")
+    far.driver.nodes["x"] = there
+
+    sync(near, far, near, far)
+
+    assert not sync(near).problems
+    assert not sync(far).problems
+    assert recorded(near) == {"stays", "stays_gpu", "other", "other_gpu"}
+    assert recorded(far) == {"x", "x_gpu"}
 
 
 # Removals and orphans.
