@@ -402,9 +402,10 @@ class ProviderTree:
         copy = type(self)()
         copy._is_others = self._is_others
         copy._child_uuids = self._child_uuids
-        copy._resources = self._resources.copy()
         for one in desired:
             copy._set(one)
+        there = copy._desired.keys() & self._resources.keys()
+        copy._resources = {uuid: self._resources[uuid] for uuid in there}
         return copy
 
     def _populate(self, providers: Iterable[Provider]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import os_traits
 
 from wharfinger.exceptions import NodeTaken
-from wharfinger.providers import DesiredProvider
+from wharfinger.providers import DesiredProvider, ownership
 from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
 from wharfinger.providers.provider import Record
@@ -140,11 +140,15 @@ def _foreign_reservations(
 ) -> Iterator[ForeignReservation]:
     planned = {uuid: record for tree in trees for uuid, record in tree.records.items()}
     for uuid, live in state.live.items():
+        if state.scope is None and uuid not in state.desired:
+            continue  # it is absent, or the driver could not report it
         if not state.is_read and state.scope is not None and live.root_uuid not in state.scope:
             continue
         record = planned.get(uuid, state.record(uuid))
         if record is None or not record.is_ours:
             continue
         after = (uuid in planned and record.live) or live
-        if found := foreign_reservation(after, record):
+        if (found := foreign_reservation(after, record)) and (
+            ownership.standing(live, state.publisher, record) is not ownership.Standing.FOREIGN
+        ):
             yield found

@@ -26,7 +26,7 @@ def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite
         record = planned.get(root, state.records.get(root))
         return record.applied if record else None
 
-    new = [uuid for uuid in state.new_nodes if applied(uuid)]
+    new = dict.fromkeys(filter(applied, state.new_nodes))
     writes = []
     for root in dict.fromkeys((*trees, *phases, *new, *lost)):
         tree = trees.get(root) or TreePlan(root_uuid=root)
@@ -35,7 +35,11 @@ def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite
             placed = node.with_root(root)
             if root in new:
                 write.new_nodes = [rows.new_row(placed, provider)]
-            elif (row := rows.changed_row(placed, provider)) and not row.is_renamed:
+            elif (
+                root in tree.records
+                and (row := rows.changed_row(placed, provider))
+                and not row.is_renamed
+            ):
                 write.changed_nodes = [row]  # the cycle stores all renames together
         _add_known_rows(write, state, phases.get(root, ()))
         writes.append(write)

@@ -39,7 +39,7 @@ from wharfinger.providers.provider import PublishingMode, Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
-from wharfinger.reconcile.stored_provider import StoredProvider
+from wharfinger.reconcile.stored_provider import StoredProvider, stores_of
 from wharfinger.reconcile.tree_write import TreeWrite
 
 _WAIT: Final = wait_random_exponential(max=2.0)  # seconds
@@ -167,7 +167,6 @@ class Reservations:
             return ()
         raise ObjectNotFound(kind=Reservation.obj_name(), key=uuid)
 
-    @retry_on(*_CONFLICTS)
     def detach(self, provider: ProviderSummary) -> FormerRoot:
         """Turn a child into a reserved root until its node has a new root.
 
@@ -177,6 +176,11 @@ class Reservations:
         former = self._root_of(provider)
         with suppress(ObjectExists):  # an earlier call has crashed after this
             self.reserve(provider, holder=former.holder, reason=REASON)
+        self._make_root(provider, former)
+        return former
+
+    @retry_on(*_CONFLICTS)
+    def _make_root(self, provider: ProviderSummary, former: FormerRoot) -> None:
         stored = self._read(provider)
         live = stored.live
         step = UpdateProvider(
@@ -187,7 +191,6 @@ class Reservations:
             after=replace(live, parent_uuid=None, root_uuid=live.uuid),
         )
         self._apply(stored, stored.own_record, step)
-        return former
 
     # Releases of consumers.
 
@@ -447,9 +450,10 @@ class Reservations:
             if row.capabilities.get("cleans_after_release")
         }
         publishers: defaultdict[str, set[str]] = defaultdict(set)
-        for found in rows.records if instances else ():
-            if found.applied is not None:  # otherwise, another owner may have the provider
-                publishers[found.provider_uuid].add(found.driver_instance)
+        for store in stores_of(self._context, rows.records if instances else ()).values():
+            for uuid, record in store.records.items():
+                if record.applied is not None:  # otherwise, another owner may have the provider
+                    publishers[uuid].add(store.instance)
 
         def is_cleaned(one: ProviderSummary) -> bool:
             instance = instances.get(one.root_provider_uuid)

@@ -1,10 +1,10 @@
 """Read the records and reservations of one provider."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from wharfinger.objects import Context, ProviderState, Reservation
+from wharfinger.objects import Context, ProviderRecord, ProviderState, Reservation
 from wharfinger.placement.model import Inventories, ProviderSummary, Traits
 from wharfinger.placement.tree_reader import without_contents
 from wharfinger.providers import full_reservation, ownership
@@ -50,14 +50,7 @@ class StoredProvider:
         """
         generation = (inventories or traits).resource_provider_generation
         rows = ProviderState.get(context, [provider.uuid], [provider.root_provider_uuid])
-        stores = {
-            (one.host, one.driver_instance): RecordStore(
-                context, one.host, one.driver_instance, [one]
-            )
-            for one in rows.records
-        }
-        for error in [error for one in stores.values() for error in one.damaged.values()]:
-            raise error
+        stores = stores_of(context, rows.records)
         current = _current(
             {key: store.get(provider.uuid) for key, store in stores.items()},
             {(row.known("host"), row.known("driver_instance")) for row in rows.nodes},
@@ -125,6 +118,19 @@ class StoredProvider:
         others = (one for one in self.reservations if one.uuid != without)
         held = (f"{one.reason} (held by {one.holder})" for one in others)
         return (*self.record.reservations, *held)
+
+
+def stores_of(
+    context: Context, rows: Iterable[ProviderRecord]
+) -> dict[tuple[str, str], RecordStore]:
+    """Return stores of these records, by host and driver instance. Raises StateError."""
+    found: dict[tuple[str, str], list[ProviderRecord]] = {}
+    for one in rows:
+        found.setdefault((one.host, one.driver_instance), []).append(one)
+    stores = {key: RecordStore(context, *key, theirs) for key, theirs in found.items()}
+    for error in (error for store in stores.values() for error in store.damaged.values()):
+        raise error
+    return stores
 
 
 def _current(

@@ -89,7 +89,7 @@ class Takeovers:
         places, listed = self._below(names, live)
         taken = {
             root: self._taken(names[root], root, self._instance, host)
-            for host, root in sorted(self._of_hosts_up(listed))
+            for host, root in sorted(self._of_hosts_up(listed), reverse=True)
         }
         return {root for _host, root in places} - taken.keys(), taken
 
@@ -164,8 +164,9 @@ class Takeovers:
         except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
             if len(rows) == 1:
                 return dict.fromkeys(rows, error)
-            for uuid, row in rows.items():
-                errors |= self._errors_of({uuid: row}, live)
+            uuids, middle = list(rows), len(rows) // 2
+            for half in (uuids[:middle], uuids[middle:]):
+                errors |= self._errors_of({uuid: rows[uuid] for uuid in half}, live)
         return errors
 
     def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
