@@ -286,7 +286,7 @@ def test_problem_of_a_poll_ends_when_a_full_cycle_does_not_find_it(
         metal.await_calls("get_available_nodes")
 
     del metal.acts["update_provider_tree"]
-    running.log.wait_for("solved: ")
+    running.log.wait_for("solved: driver metal: update_provider_tree(metal-1)")
 
     named = [line for line in running.log.lines("no node") if "metal-1" in line]
     assert len(named) == 2
