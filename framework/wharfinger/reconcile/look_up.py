@@ -17,12 +17,7 @@ from wharfinger.exceptions import (
     RootDeletionBlocked,
     WharfingerError,
 )
-from wharfinger.objects import (
-    JOB_HOLDER,
-    ComputeNodeList,
-    Reservation,
-    ReservationList,
-)
+from wharfinger.objects import JOB_HOLDER, ComputeNodeList, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.placement.tree_reader import FEW, PlacementReader

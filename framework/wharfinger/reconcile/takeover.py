@@ -102,8 +102,11 @@ class Takeovers:
 
         Only a node whose root is new here can have such children.
         """
-        known = state.records.keys() & state.live.keys()
-        nodes = {node.name for node in state.nodes.nodes if node.uuid not in known}
+        nodes = {
+            node.name
+            for node in state.nodes.nodes
+            if node.uuid not in state.records or node.uuid not in state.live
+        }
         if not nodes:
             return {}
         held = by_provider(ReservationList.get_by_filters(self._context))
@@ -274,10 +277,12 @@ class Takeovers:
         )
 
     def _below(
-        self, roots: Container[str], live: Mapping[str, Provider]
+        self, roots: Collection[str], live: Mapping[str, Provider]
     ) -> tuple[set[_Place], set[_Place]]:
         # The other hosts that have published children of these roots, and those that list one. A
         # host may have no record of the roots themselves.
+        if not roots:
+            return set(), set()
         trait = ownership.instance_trait(self._instance)
         children = [
             uuid
