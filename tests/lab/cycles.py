@@ -1,7 +1,9 @@
 """Run cycles of a scripted driver with the real Placement, and read Placement's contents."""
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable
+from contextlib import closing
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -131,6 +133,12 @@ def stored(state_path: Path, instance: str = "scripted", host: str = HOST) -> di
         return record_store(context, host, instance).records
     finally:
         context.close()
+
+
+def execute(publishing: "Publishing", statement: str, *values: str) -> None:
+    """Change rows of the database, such as to damage them; assert that there are some."""
+    with closing(sqlite3.connect(publishing.state_path / FILE_NAME)) as database, database:
+        assert database.execute(statement, values).rowcount
 
 
 def record_store(context: Context, host: str, instance: str) -> RecordStore:

@@ -4,7 +4,7 @@ from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, everything
+from tests.lab.cycles import Publishing, allocate, everything, execute
 from tests.lab.drawing import Draw
 from tests.lab.drivers import flat
 from tests.lab.moments import Moments
@@ -27,7 +27,7 @@ from tests.lab.reserving import (
 )
 from wharfinger.allocations.allocation_writer import Consumers
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import BackendError
+from wharfinger.exceptions import BackendError, StateError
 from wharfinger.objects import ComputeNode, ReservationList
 from wharfinger.providers import ProviderTree
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -428,6 +428,26 @@ def test_release_of_providers_of_several_owners_reserves_only_those_that_are_cle
         assert figures(placement, "nobodys") == {"DISK_GB": (10, 0)}
         assert is_full(placement, "spare")
         assert phases(publishing) == ["released"]
+
+
+def test_release_of_several_providers_with_a_damaged_record_changes_nothing(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture
+) -> None:
+    driver.nodes["metal"] = node(GOLD, a={"VGPU": (4, 0)}, b={"VGPU": (4, 0)})
+    assert not publishing.restarted().sync().problems
+    names = ("metal", "b", "a")
+    allocate(placement, OTHER, a={"VGPU": 1}, b={"VGPU": 1})
+    damaged = summary(placement, "a").uuid
+    sql = "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ?"
+    execute(publishing, sql, damaged)
+    before = everything()
+    reservations = Reservations(publishing.client, publishing.context)
+
+    with pytest.raises(StateError, match=damaged):
+        reservations.before_release(OTHER, [summary(placement, one).uuid for one in names])
+
+    assert not phases(publishing)
+    assert everything() == before
 
 
 def test_provider_that_two_consumers_release_is_free_after_the_cleaning_of_the_second(

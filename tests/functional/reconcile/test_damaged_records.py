@@ -1,14 +1,12 @@
 """Records that cannot be read: only the trees of these records are not written."""
 
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.functional.reconcile.places import ANYWHERE
-from tests.lab.cycles import HOST, Publishing, contents, stored
+from tests.lab.cycles import HOST, Publishing, contents, execute, stored
 from tests.lab.drivers import DEVICE, FeedingDriver, flat, with_children, with_device
 from tests.lab.placement import PlacementFixture
 from wharfinger.exceptions import StateError
@@ -17,12 +15,6 @@ from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
 
 pytestmark = ANYWHERE
-
-
-def execute(publishing: Publishing, statement: str, *values: str) -> None:
-    database = sqlite3.connect(publishing.state_path / "wharfinger.sqlite")
-    with closing(database), database:
-        assert database.execute(statement, values).rowcount
 
 
 @pytest.fixture

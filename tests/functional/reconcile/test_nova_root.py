@@ -15,6 +15,7 @@ from tests.lab.reserving import Crash, summary, writes
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     ChildReplaced,
+    ConcurrentSave,
     DetachmentRefused,
     MicroversionUnsupported,
     NameTaken,
@@ -25,6 +26,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ReservationList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.microversions import Microversion
+from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import Inventory, ProviderTree, PublishingMode
 from wharfinger.reconcile.reserve_and_release import Reservations
 
@@ -614,6 +616,26 @@ def test_detach_below_microversion_1_37_is_refused_and_stores_nothing(
 
     assert everything() == before
     assert not ReservationList.get_by_filters(publishing.context)
+
+
+def test_detach_whose_reservation_meets_conflicts_does_not_repeat_the_reservation(
+    placement: PlacementFixture,
+    blocking: dict[str, dict[str, Any]],
+    holds: Reservations,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    attempts = []
+
+    def conflicts(_self: Reservations, provider: ProviderSummary, **_more: Any) -> None:
+        attempts.append(provider.name)
+        raise ConcurrentSave(kind="Reservation", keys=[provider.uuid])
+
+    monkeypatch.setattr(Reservations, "reserve", conflicts)
+
+    with pytest.raises(ConcurrentSave):
+        holds.detach(summary(placement, GPU))
+
+    assert attempts == [GPU]
 
 
 def test_children_below_a_renamed_root_move_below_the_new_root_of_the_node(

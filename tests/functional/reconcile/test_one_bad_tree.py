@@ -1,12 +1,10 @@
 """A tree that cannot be read, looked up or written delays no other tree."""
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.cycles import Publishing, allocate, contents, execute
 from tests.lab.drivers import also, flat
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import (
@@ -18,17 +16,10 @@ from tests.lab.reserving import (
     summary,
 )
 from tests.lab.samples import uuid
-from wharfinger.db.database import FILE_NAME
 from wharfinger.exceptions import PlacementUnavailable, UnexpectedAnswer
 from wharfinger.objects import ComputeNodeList
 from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile.reserve_and_release import Reservations
-
-
-def execute(publishing: Publishing, statement: str) -> None:
-    database = sqlite3.connect(publishing.state_path / FILE_NAME)
-    with closing(database), database:
-        assert database.execute(statement).rowcount
 
 
 @pytest.mark.parametrize("table", ["compute_nodes", "provider_records"])

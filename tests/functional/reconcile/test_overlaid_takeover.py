@@ -3,9 +3,7 @@
 "near" is the former host of node x, and "far" the new one.
 """
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from uuid import uuid4
 
 import pytest
@@ -13,14 +11,13 @@ import pytest
 from tests.functional.reconcile.test_nova_root import Nova
 from tests.functional.reconcile.test_takeover import FAR, force_down, publish, recorded, report
 from tests.lab.allocating import Desk, flavor
-from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, stored
+from tests.lab.cycles import HOST, Publishing, allocate, contents, everything, execute, stored
 from tests.lab.drivers import Edit
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import ReservingDriver, drives, is_full, summary
-from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import AllocationLost, MassRemoval, NodeTaken
-from wharfinger.objects import Instance, ReservationList
+from wharfinger.objects import Instance, ProviderRecordList, ReservationList
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle_result import CycleResult
 from wharfinger.reconcile.reserve_and_release import Reservations
@@ -83,6 +80,12 @@ def start(near: Publishing, far: Publishing, edit: Edit) -> None:
     sync(near, far)
 
 
+def move(near: Publishing, far: Publishing, edit: Edit) -> None:
+    """Let far list node x instead of near."""
+    del near.driver.nodes["x"]
+    far.driver.nodes["x"] = edit
+
+
 def reserve_gpu(one: Publishing, placement: PlacementFixture) -> None:
     holds = Reservations(one.client, one.context)
     holds.reserve(summary(placement, "x_gpu"), holder="operator", reason="burns")
@@ -92,12 +95,6 @@ def says(one: Publishing, *reasons: str) -> None:
     """Let the driver reserve the device of node x for these reasons."""
     assert isinstance(one.driver, ReservingDriver)
     one.driver.says("x", "x_gpu", *reasons)
-
-
-def damage(one: Publishing, uuid: str) -> None:
-    with closing(sqlite3.connect(one.state_path / FILE_NAME)) as database, database:
-        sql = "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ?"
-        assert database.execute(sql, (uuid,)).rowcount
 
 
 # Devices that are reserved.
@@ -112,8 +109,7 @@ def test_near_without_the_node_deletes_a_device_that_far_reserves_at_most_once(
     reserve_gpu(near, placement)
     sync(near)
 
-    del near.driver.nodes["x"]
-    far.driver.nodes["x"] = edit
+    move(near, far, edit)
     deleted = 0
     for _ in range(8):
         deleted += [one.verb for one in sync(near).steps].count("delete")
@@ -230,8 +226,7 @@ def test_node_is_published_although_a_device_that_only_near_reported_has_allocat
 ) -> None:
     start(near, far, below("a", "b"))
     allocate(placement, CONSUMER, x_a={"VGPU": 1})
-    del near.driver.nodes["x"]
-    far.driver.nodes["x"] = below("b")
+    move(near, far, below("b"))
 
     for _ in range(3):
         outcome = sync(near, far)
@@ -245,8 +240,7 @@ def test_allocated_device_of_a_node_that_has_moved_offers_the_rest_of_its_invent
 ) -> None:
     start(near, far, below("gpu"))
     allocate(placement, CONSUMER, x_gpu={"VGPU": 1})
-    del near.driver.nodes["x"]
-    far.driver.nodes["x"] = below("gpu")
+    move(near, far, below("gpu"))
 
     for _ in range(3):
         outcome = sync(near, far)
@@ -297,7 +291,8 @@ def test_node_of_a_down_host_with_a_damaged_record_is_published_or_reported(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
     start(near, far, below("a", "b"))
-    damage(near, everything()["x_a"]["uuid"])
+    sql = "UPDATE provider_records SET live = 'what' WHERE provider_uuid = ?"
+    execute(near, sql, everything()["x_a"]["uuid"])
     force_down(near)
     far.driver.nodes["x"] = below("b", total=2)
 
@@ -327,14 +322,28 @@ def test_devices_of_a_node_that_has_moved_are_no_orphans_on_near(
     near: Publishing, far: Publishing
 ) -> None:
     start(near, far, below("gpu"))
-    del near.driver.nodes["x"]
-    far.driver.nodes["x"] = below("gpu")
+    move(near, far, below("gpu"))
     for _ in range(3):
         sync(near, far)
 
     outcome = sync(near)
 
     assert not [one for one in outcome.pending if "no record shows" in one.reason]
+
+
+def test_devices_of_nodes_that_only_far_lists_are_no_orphans_on_near(
+    near: Publishing, far: Publishing
+) -> None:
+    start(near, far, below("gpu"))
+    assert not sync(near).pending
+    # Without its record, the provider is an orphan again.
+    gpu = everything()["other_gpu"]["uuid"]
+    assert len(ProviderRecordList.get_by_filters(far.context, provider_uuid=gpu)) == 1
+    ProviderRecordList.replace(
+        far.context, FAR, near.cycle.instance, ProviderRecordList(far.context), [gpu]
+    )
+
+    assert [one.name for one in sync(near).pending] == ["other_gpu"]
 
 
 def test_first_cycle_of_a_node_with_a_reserved_device_publishes_it_and_reports_no_orphan(

@@ -1,15 +1,12 @@
 """Takeovers of nodes, with their providers, records and reservations, by another host."""
 
 import signal
-import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from itertools import product
 from pathlib import Path
 from threading import Barrier
 from typing import Any
-from uuid import uuid4
 
 import pytest
 
@@ -21,6 +18,7 @@ from tests.lab.cycles import (
     allocate,
     contents,
     everything,
+    execute,
     record_store,
     stored,
 )
@@ -28,7 +26,6 @@ from tests.lab.drawing import Draw
 from tests.lab.drivers import Edit, also, flat, with_children
 from tests.lab.placement import PlacementFixture, Requests
 from tests.lab.taking_over import TakingOver
-from wharfinger.db.database import FILE_NAME
 from wharfinger.driver import SUPPORTED, Allocations, Capabilities, unsupported
 from wharfinger.exceptions import NodeTaken, PlacementUnavailable, StateError
 from wharfinger.objects import (
@@ -42,7 +39,7 @@ from wharfinger.objects import (
     ReservationList,
     Service,
 )
-from wharfinger.providers import ProviderTree, PublishingMode
+from wharfinger.providers import ProviderTree
 from wharfinger.providers.provider import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -309,11 +306,7 @@ def test_node_listed_by_its_host_is_taken_over_only_after_its_release(
 def test_damaged_records_move_with_their_node_and_are_used_after_a_repair(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
-    def set_live(document: str, uuid: str) -> None:
-        with closing(sqlite3.connect(near.state_path / FILE_NAME)) as database, database:
-            sql = "UPDATE provider_records SET live = ? WHERE provider_uuid = ?"
-            assert database.execute(sql, (document, uuid)).rowcount
-
+    set_live = "UPDATE provider_records SET live = ? WHERE provider_uuid = ?"
     node = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
     near.driver.nodes["cn"] = also(lambda tree: tree.reserve("gpu", "cleaning"))(node)
     sync(near)
@@ -323,7 +316,7 @@ def test_damaged_records_move_with_their_node_and_are_used_after_a_repair(
         if record.live and record.live.name in {"cn", "gpu"}
     }
     for uuid in damaged:
-        set_live("what", uuid)
+        execute(near, set_live, "what", uuid)
     before = contents(placement)
     force_down(near)
     far.driver.nodes["cn"] = node
@@ -336,7 +329,7 @@ def test_damaged_records_move_with_their_node_and_are_used_after_a_repair(
     assert f"host {FAR}" in str(problem)
     assert contents(placement) == before
     for uuid, document in damaged.items():
-        set_live(document, uuid)
+        execute(near, set_live, document, uuid)
     sync(far)
     assert contents(placement)["gpu"]["inventories"] == {"VGPU": (4, 0)}
     force_down(near, down=False)
@@ -496,30 +489,6 @@ def test_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
     for one in (near, far):
         assert [each.name for each in one.restarted().sync().pending] == ["lost"]
     assert everything().keys() == {"cn", "stays", "far", "gpu", "beyond", "lost"}
-
-
-def test_overlaid_nodes_of_the_same_instance_name_on_another_host_are_no_orphans(
-    near: Publishing, far: Publishing, placement: PlacementFixture
-) -> None:
-    def overlay(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
-        tree.set_publishing_mode(node, PublishingMode.OVERLAY)
-        if not tree.exists(f"{node}_gpu"):
-            tree.new_child(f"{node}_gpu", node)
-        tree.update_inventory(f"{node}_gpu", {"VGPU": {"total": 4}})
-
-    for name in ("far", "beyond"):
-        placement.client.create_provider(str(uuid4()), name, None)
-        far.driver.nodes[name] = overlay
-    sync(far, near)
-    assert_nothing_to_do(far, near)
-    # Without its record, the provider is an orphan again.
-    gpu = {one.name: one.uuid for one in placement.client.list_providers()}["far_gpu"]
-    forgotten = ProviderRecordList.get_by_filters(far.context, provider_uuid=gpu)
-    ProviderRecordList.replace(
-        far.context, FAR, near.cycle.instance, ProviderRecordList(far.context), [gpu]
-    )
-    assert len(forgotten) == 1
-    assert [one.name for one in near.restarted().plan().pending] == ["far_gpu"]
 
 
 # Several hosts at once.

@@ -484,6 +484,13 @@ def test_subtree_has_its_root_and_the_sharing_providers(tree: ProviderTree) -> N
     assert order(tree.subtree("other")) == ["other"]
 
 
+def test_subtree_has_no_resources_of_other_trees(tree: ProviderTree) -> None:
+    tree.update_resources("other", {"VGPU": {"one"}})
+    subtree = tree.subtree("host")
+    subtree.new_root("other", D)
+    assert subtree.data("other").resources == {}
+
+
 def test_subtree_of_a_child_is_a_value_error(tree: ProviderTree) -> None:
     with pytest.raises(ValueError, match="gpu is not a root"):
         tree.subtree("gpu")

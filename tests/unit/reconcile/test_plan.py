@@ -374,6 +374,22 @@ def test_plan_cycle_outside_the_scope_reports_reservations_of_other_programs(is_
     assert [one.uuid for one in plan.foreign] == ([CHANGED.uuid] if is_read else [])
 
 
+@pytest.mark.parametrize(
+    ("traits", "facts"),
+    [
+        (CHANGED.traits, {}),
+        (CHANGED.traits, {"blocked": frozenset([CHANGED.uuid])}),
+        (frozenset(["OWNER_CYBORG"]), {"desired": reported(CHANGED)}),
+    ],
+    ids=["absent", "blocked", "another owner's"],
+)
+def test_plan_cycle_with_a_listing_reports_only_foreign_reservations_of_reported_providers_of_ours(
+    traits: frozenset[str], facts: dict[str, Any]
+) -> None:
+    full = replace(CHANGED, traits=traits, inventories=RESERVED_VGPUS, generation=2)
+    assert plan_of(state_of(full, records=published(CHANGED), **LISTING, **facts)).foreign == ()
+
+
 def test_plan_cycle_of_a_blocked_tree_outside_the_scope_keeps_its_steps() -> None:
     """The tree's device that another program has reserved gets no step."""
     theirs = replace(device("theirs", BLOCKED), inventories=RESERVED_VGPUS)
