@@ -221,32 +221,27 @@ def test_lost_allocation_of_a_node_of_a_down_host_is_found_by_its_new_host(
     assert is_full(placement, "x_gpu")
 
 
-def test_node_is_published_although_a_device_that_only_near_reported_has_allocations(
-    near: Publishing, far: Publishing, placement: PlacementFixture
+@pytest.mark.parametrize(
+    ("before", "after"), [(("a", "b"), "b"), (("a",), "a")], ids=["only near", "both"]
+)
+def test_node_that_has_moved_is_published_although_a_device_that_near_reported_is_in_use(
+    near: Publishing,
+    far: Publishing,
+    placement: PlacementFixture,
+    before: tuple[str, ...],
+    after: str,
 ) -> None:
-    start(near, far, below("a", "b"))
+    """The device in use is reported by near only, or by both hosts."""
+    start(near, far, below(*before))
     allocate(placement, CONSUMER, x_a={"VGPU": 1})
-    move(near, far, below("b"))
+    move(near, far, below(after))
 
     for _ in range(3):
         outcome = sync(near, far)
 
     assert not outcome.problems
-    assert contents(placement)["x_b"]["inventories"] == {"VGPU": (4, 0)}
-
-
-def test_allocated_device_of_a_node_that_has_moved_offers_the_rest_of_its_inventory(
-    near: Publishing, far: Publishing, placement: PlacementFixture
-) -> None:
-    start(near, far, below("gpu"))
-    allocate(placement, CONSUMER, x_gpu={"VGPU": 1})
-    move(near, far, below("gpu"))
-
-    for _ in range(3):
-        outcome = sync(near, far)
-
     assert not outcome.foreign
-    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (4, 0)}
+    assert contents(placement)[f"x_{after}"]["inventories"] == {"VGPU": (4, 0)}
 
 
 def test_claim_on_a_node_that_has_moved_there_and_back_gets_its_present_host(
