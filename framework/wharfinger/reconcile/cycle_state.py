@@ -57,8 +57,8 @@ class CycleState(PlanFacts):
     # Looked up:
     #: Roots of nodes to publish that have no database row.
     new_nodes: tuple[str, ...] = ()
-    #: Rows of nodes that this instance takes over, by root uuid; None: for a root of another
-    #: program, it takes over the records of the children.
+    #: Rows of nodes that this instance takes over, by root uuid. None for a root of another
+    #: program: this instance takes over only the records of the children.
     takeovers: Mapping[str, ComputeNode | None] = field(default_factory=dict)
     #: Roots of nodes that another host has taken over; our records of them are deleted.
     released_roots: frozenset[str] = frozenset()

@@ -156,7 +156,7 @@ class LookUp:
         )
 
     def _without_record(self, strays: tuple[ProviderSummary, ...]) -> tuple[ProviderSummary, ...]:
-        # Other hosts may have an instance of this name. Their overlaid nodes have only records.
+        # An instance of this name on another host may publish them, in overlay mode without a row.
         context, instance = self.store.context, self.store.instance
         nodes = ComputeNodeList.get_revisions(context, None, instance)
         left = [one for one in strays if one.root_provider_uuid not in nodes]
@@ -165,7 +165,7 @@ class LookUp:
         return tuple(one for one in left if one.uuid not in recorded)
 
     def _unrecorded(self, state: CycleState) -> dict[str, str]:
-        # The names of other programs' roots that have children of ours without our record.
+        # Roots of other programs, with their names, whose children have our trait but no record.
         roots = {
             live.root_uuid
             for uuid, live in state.live.items()

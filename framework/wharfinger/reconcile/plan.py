@@ -62,7 +62,7 @@ def _with_reasons_to_keep(state: CycleState) -> CycleState:
         f"holder: `wharfinger provider release {uuid} --holder {shlex.quote(holder)}`"
         for uuid, holder in state.detached.items()
     }
-    # The driver has reported the children of a node that another host publishes.
+    # If another host publishes a node, the driver has nevertheless reported its children.
     has_unread = any(not isinstance(one, NodeTaken) for one in state.problems)
     return replace(
         state,

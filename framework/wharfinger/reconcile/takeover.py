@@ -30,7 +30,7 @@ from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
-#: A host, and the uuid of a root that it may have.
+#: A host and the uuid of a root.
 _Place = tuple[str, str]
 
 
@@ -100,7 +100,7 @@ class Takeovers:
     def former_children(self, state: CycleState) -> dict[str, dict[str, str]]:
         """Return the uuids of reserved children of other hosts, by node and child name.
 
-        Only a node whose root is new here can have such children.
+        Skip nodes whose root is in Placement and has a record of this host.
         """
         nodes = {
             node.name
@@ -124,7 +124,7 @@ class Takeovers:
         found: dict[str, dict[str, str]] = {}
         for uuid, child in children.items():
             name = names.get(child.root_uuid)
-            # No host has a record of a root that it no longer lists and has never written.
+            # Without a record of its root, a child may belong to any of these nodes.
             for node in nodes if name is None else nodes & {name}:
                 if child.parent_uuid:
                     found.setdefault(node, {})[child.name] = uuid
@@ -135,10 +135,10 @@ class Takeovers:
         return self._errors_of(state.takeovers, state.live)
 
     def released(self, trees: Mapping[str, Mapping[str, Record]]) -> frozenset[str]:
-        """Return those of these roots that another host or driver instance publishes now.
+        """Return the roots of the trees that another host or driver instance publishes now.
 
         ``trees`` has our records of providers that our driver does not report, by root and uuid.
-        Below a root of another program, another host must list all that our driver lacks.
+        Below a root of another program, hosts that are up must list all of these providers.
         """
         nodes = {
             row.uuid
@@ -148,7 +148,7 @@ class Takeovers:
         absent = {
             root: records.keys()
             for root, records in trees.items()
-            if not self._store.get(root).is_own and all(map(_is_left, records.values()))
+            if not self._store.get(root).is_own and all(map(_can_be_deleted, records.values()))
         }
         listed = {
             (one.host, one.provider_uuid)
@@ -209,12 +209,15 @@ class Takeovers:
             down_time=self._down_time.total_seconds(),
         ).save()
         for instance, host, uuid in sorted(former):
-            row = rows[uuid]
+            row, root = rows[uuid], live.get(uuid)
+            name = row.hypervisor_hostname if row else root.name if root else uuid
             LOG.warning(
-                "this host has taken over %s from driver instance %s on host %s: the host is "
-                "down, the instance no longer lists the node, or the node no longer has the trait "
-                "of the instance.",
-                f"node {row.hypervisor_hostname} ({uuid})" if row else f"the records below {uuid}",
+                "this host has taken over %s %s (%s) from driver instance %s on host %s: the host "
+                "is down, the instance no longer lists the node, or the node no longer has the "
+                "trait of the instance.",
+                "node" if row else "the providers below root",
+                name,
+                uuid,
                 instance,
                 host,
             )
@@ -279,8 +282,8 @@ class Takeovers:
     def _below(
         self, roots: Collection[str], live: Mapping[str, Provider]
     ) -> tuple[set[_Place], set[_Place]]:
-        # The other hosts that have published children of these roots, and those that list one. A
-        # host may have no record of the roots themselves.
+        # Return the other hosts that have published children of these roots, and those that still
+        # list a child. A host may have no record of the roots themselves.
         if not roots:
             return set(), set()
         trait = ownership.instance_trait(self._instance)
@@ -325,9 +328,9 @@ def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
     return provider.root_uuid if provider and is_movable else None
 
 
-def _is_left(record: Record) -> bool:
-    # Two hosts must not forget a child at once, so ours is recorded as absent first. Only our
-    # record shows that our driver reserves it.
+def _can_be_deleted(record: Record) -> bool:
+    # Two hosts must not delete their records at the same time, so ours first shows the absence.
+    # Only our record shows the reservations of our driver.
     return not record.is_own or (record.absence is not None and not record.reservations)
 
 

@@ -264,7 +264,7 @@ def test_claim_on_a_node_that_has_moved_there_and_back_gets_its_present_host(
 
 
 def test_nodes_that_two_hosts_swap_are_taken_over_by_both(
-    near: Publishing, far: Publishing
+    near: Publishing, far: Publishing, caplog: pytest.LogCaptureFixture
 ) -> None:
     start(near, far, below("gpu"))
     there = near.driver.nodes.pop("x")
@@ -273,6 +273,7 @@ def test_nodes_that_two_hosts_swap_are_taken_over_by_both(
 
     sync(near, far, near, far)
 
+    assert "the providers below root x (" in caplog.text
     assert not sync(near).problems
     assert not sync(far).problems
     assert recorded(near) == {"stays", "stays_gpu", "other", "other_gpu"}
