@@ -43,9 +43,8 @@ class Publisher:
 class Standing(Enum):
     """Relation of a provider in Placement to a driver instance."""
 
+    #: The provider may still have the former owner trait of the instance.
     OURS = auto()
-    #: Ours, with the former owner trait of this instance.
-    OURS_FORMER_OWNER = auto()
     #: No other owner, but nothing proves that this instance created the provider.
     UNPROVEN = auto()
     #: Another owner has the provider.
@@ -85,7 +84,7 @@ def standing(provider: Provider, publisher: Publisher, record: Record) -> Standi
         is_own = record.mode is PublishingMode.OWN
         former = owners(record.claimed_traits) if is_own else frozenset()
         is_ours = found <= former and mark in provider.traits
-        return Standing.OURS_FORMER_OWNER if is_ours else Standing.FOREIGN
+        return Standing.OURS if is_ours else Standing.FOREIGN
     if mark in provider.traits or record.applied is not None:
         return Standing.OURS
     has = provider.inventories or provider.traits or provider.aggregates
@@ -148,7 +147,7 @@ def is_overlaid(record: Record) -> bool:
 def is_others(live: Provider, publisher: Publisher, record: Record) -> bool:
     """Return whether a provider counts as another program's."""
     record = without_lost(record, live, publisher)
-    is_ours = standing(live, publisher, record) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
+    is_ours = standing(live, publisher, record) is Standing.OURS
     return live.uuid not in publisher.adopts and (is_overlaid(record) or not is_ours)
 
 

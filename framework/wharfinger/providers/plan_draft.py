@@ -124,10 +124,6 @@ class TreeDraft:
         """Return the relation of a provider to this driver instance."""
         return standing(live, self.facts.publisher, self.record(live.uuid))
 
-    def is_ours(self, live: Provider) -> bool:
-        """Return whether a provider belongs to this driver instance."""
-        return self.standing(live) in (Standing.OURS, Standing.OURS_FORMER_OWNER)
-
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Add a provider's new record, and the steps that change the provider."""
         self.records[after.uuid] = record
@@ -158,14 +154,13 @@ class TreeDraft:
     def leave(self, uuid: str) -> None:
         """Leave a provider unchanged, and record its present state."""
         if uuid in self.live:
-            record, live = self.proven_record(uuid), self.live[uuid]
-            self.records[uuid] = replace(_seen(record, live), absence=None)
+            self.records[uuid] = _seen(self.proven_record(uuid), self.live[uuid])
 
     def keep_absent(self, live: Provider, absence: Absence | None, reason: str = "") -> None:
         """Keep an absent provider for now; with ``reason``, always reserve it fully."""
         known, after = self.record(live.uuid), live
-        record = replace(_seen(known, live), absence=absence)
-        if reason or (live.uuid in self.facts.held and self.is_ours(live)):
+        record = _seen(known, live, absence)
+        if reason or (live.uuid in self.facts.held and self.standing(live) is Standing.OURS):
             figures = full_reservation.own_reserved(live.inventories, known)
             after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
@@ -182,7 +177,6 @@ class TreeDraft:
             _seen(self.record(live.uuid), live),
             reservations=planned.reservations,
             reserved_since=planned.reserved_since,
-            absence=None,
             undone=planned.undone,
         )
 
@@ -200,10 +194,10 @@ def foreign_reservation(provider: Provider, record: Record) -> ForeignReservatio
     )
 
 
-def _seen(record: Record, live: Provider) -> Record:
+def _seen(record: Record, live: Provider, absence: Absence | None = None) -> Record:
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
     figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
-    return replace(record, live=live, own_reserved=figures)
+    return replace(record, live=live, own_reserved=figures, absence=absence)
 
 
 def step_target(provider: Provider) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _ownership(
     owners = ownership.owners(live.traits)
     other = ", ".join(sorted(owners - {publisher.owner}))
     match ownership.standing(live, publisher, record):
-        case Standing.OURS_FORMER_OWNER if live.uuid in draft.facts.allocated:
+        case Standing.OURS if other and live.uuid in draft.facts.allocated:
             return _conflict(
                 publisher,
                 live,

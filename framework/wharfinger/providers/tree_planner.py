@@ -39,7 +39,10 @@ def plan_trees(
                 if record.is_ours and uuid in draft.live and uuid not in draft.desired
             }
     leaving_names = {
-        gone.name for draft in drafts for gone in draft.absent.values() if draft.is_ours(gone)
+        gone.name
+        for draft in drafts
+        for gone in draft.absent.values()
+        if draft.standing(gone) is ownership.Standing.OURS
     }
     planned = [one for draft in drafts if not draft.problems for one in draft.desired.values()]
     renamed_for_now = _renamed_for_now(planned, live)

@@ -341,11 +341,12 @@ def _depends_on_allocations(state: CycleState, uuid: str) -> bool:
             and record.absence.has_lasted(state.removal_delay, state.uptime)
             and live.root_uuid not in state.blocked
         )
-    is_former = (
+    changes_owner = (
         publisher.owner not in live.traits
-        and ownership.standing(live, publisher, record) is Standing.OURS_FORMER_OWNER
+        and bool(ownership.owners(live.traits))
+        and ownership.standing(live, publisher, record) is Standing.OURS
     )
-    return is_former or (
+    return changes_owner or (
         (publisher.adopts_matching or live.uuid in publisher.adopts)
         and bool(full_reservation.foreign(live.inventories, record))
         and not ownership.explains_reserved(live, wanted, is_allocated=False)

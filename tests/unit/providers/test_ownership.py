@@ -137,9 +137,9 @@ def published_before(*owners: str, mode: PublishingMode = PublishingMode.OWN) ->
     return Record(applied=provider(MARK, *owners), mode=mode)
 
 
-def test_standing_of_our_provider_under_a_former_owner_is_ours_before() -> None:
+def test_standing_of_our_provider_under_a_former_owner_is_ours() -> None:
     found = standing(provider(FORMER, MARK), US, published_before(FORMER))
-    assert found is Standing.OURS_FORMER_OWNER
+    assert found is Standing.OURS
 
 
 @pytest.mark.parametrize(
