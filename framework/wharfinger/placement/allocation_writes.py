@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from wharfinger.placement.client import PlacementClient, consumer_path
-from wharfinger.placement.microversions import BEFORE_CONSUMER_TYPES, Feature, without_types
+from wharfinger.placement.microversions import Feature, writable_allocations
 
 
 class AllocationWrites:
@@ -13,15 +13,17 @@ class AllocationWrites:
     def __init__(self, client: PlacementClient) -> None:
         self._client = client
 
-    def set_allocations(self, allocations: Mapping[str, Mapping[str, Any]]) -> None:
+    def set_allocations(
+        self, allocations: Mapping[str, Mapping[str, Any]], subject: str = ""
+    ) -> None:
         """Replace all allocations of consumers, all or nothing; raises ConcurrentUpdate.
 
-        ``allocations`` are by consumer uuid in the form of the API, and have a ``consumer_type``.
+        ``allocations`` are by consumer uuid in the form of the API.
         """
-        self._client.require(Feature.CONSUMER_GENERATION, "writing allocations")
-        if self._client.microversion < Feature.CONSUMER_TYPES.value:
-            allocations = without_types(allocations)
-        self._client.command("POST", "/allocations", allocations)
+        client = self._client
+        client.require(Feature.CONSUMER_GENERATION, "writing allocations")
+        body, newest = writable_allocations(allocations, client.microversion)
+        client.command("POST", "/allocations", body, newest=newest, subject=subject)
 
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
         """Delete all allocations of a consumer.
@@ -29,10 +31,8 @@ class AllocationWrites:
         ``held`` is an earlier answer of Placement. Raises ConcurrentUpdate if Placement notices a
         later write.
         """
-        client = self._client
-        if held is None or client.microversion < Feature.CONSUMER_GENERATION.value:
-            client.command("DELETE", consumer_path(consumer_uuid))
-            return
-        body = {consumer_uuid: {**held, "allocations": {}}}
-        subject = f"none for {consumer_uuid}"
-        client.command("POST", "/allocations", body, newest=BEFORE_CONSUMER_TYPES, subject=subject)
+        if held is None or self._client.microversion < Feature.CONSUMER_GENERATION.value:
+            self._client.command("DELETE", consumer_path(consumer_uuid))
+        else:
+            body = {consumer_uuid: {**held, "allocations": {}}}
+            self.set_allocations(body, f"none for {consumer_uuid}")

@@ -48,9 +48,17 @@ LOWEST: Final = Microversion(1, 26)
 HIGHEST: Final = Microversion(1, 39)
 
 
-def without_types(allocations: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return allocations, by consumer uuid, without their consumer types."""
+def writable_allocations(
+    allocations: Mapping[str, Mapping[str, Any]], server: Microversion
+) -> tuple[Mapping[str, Mapping[str, Any]], Microversion]:
+    """Return the allocations to write, by consumer uuid, and the newest microversion for it.
+
+    They keep their consumer types if each has one and the server knows consumer types.
+    """
+    has_types = all("consumer_type" in written for written in allocations.values())
+    if has_types and server >= Feature.CONSUMER_TYPES.value:
+        return allocations, HIGHEST
     return {
         consumer: {key: value for key, value in written.items() if key != "consumer_type"}
         for consumer, written in allocations.items()
-    }
+    }, BEFORE_CONSUMER_TYPES

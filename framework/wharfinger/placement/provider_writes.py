@@ -14,12 +14,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.placement import model
 from wharfinger.placement.client import PlacementClient, provider_path
-from wharfinger.placement.microversions import (
-    BEFORE_CONSUMER_TYPES,
-    HIGHEST,
-    Feature,
-    without_types,
-)
+from wharfinger.placement.microversions import Feature, writable_allocations
 from wharfinger.providers.inventory import Inventory
 
 _UNKNOWN: Final = (
@@ -85,18 +80,15 @@ class ProviderWrites:
         ``inventories`` are by provider uuid, with the provider's generation. ``allocations`` are by
         consumer uuid in the form of the API.
         """
-        is_typed = self._client.microversion >= Feature.CONSUMER_TYPES.value and all(
-            "consumer_type" in written for written in allocations.values()
-        )
+        written, newest = writable_allocations(allocations, self._client.microversion)
         body = {
             "inventories": {
                 uuid: {"resource_provider_generation": generation, "inventories": content}
                 for uuid, (generation, content) in inventories.items()
             },
-            "allocations": allocations if is_typed else without_types(allocations),
+            "allocations": written,
         }
         self._client.require(Feature.RESHAPE, "POST /reshaper")
-        newest = HIGHEST if is_typed else BEFORE_CONSUMER_TYPES
         self._client.command("POST", "/reshaper", body, newest=newest, subject=subject)
 
     # Names.

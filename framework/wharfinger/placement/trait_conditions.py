@@ -30,17 +30,17 @@ class TraitConditions:
     forbidden: Traits = frozenset()
 
     def __post_init__(self) -> None:
-        for trait in self.required | self.forbidden | frozenset().union(*self.any_of):
+        # A choice of one trait is the same as a required trait, which older servers accept, too.
+        choices = {*map(frozenset, self.any_of), *(frozenset([one]) for one in self.required)}
+        for trait in self.forbidden | frozenset().union(*choices):
             check_name(trait)
-        choices = frozenset(map(frozenset, self.any_of))
         if frozenset() in choices:
             raise _invalid(ANY_OF, "it needs at least one trait.")
-        # A choice of one trait is the same as a required trait, which older servers accept, too.
         only = frozenset(trait for choice in choices if len(choice) == 1 for trait in choice)
-        object.__setattr__(self, "required", frozenset(self.required) | only)
+        object.__setattr__(self, "required", only)
         object.__setattr__(self, "any_of", frozenset(one for one in choices if len(one) > 1))
         object.__setattr__(self, "forbidden", frozenset(self.forbidden))
-        for choice in sorted([*self.any_of, *({trait} for trait in self.required)], key=sorted):
+        for choice in sorted(choices, key=sorted):
             if choice <= self.forbidden:
                 both = " and ".join(sorted(choice))
                 problem = (
