@@ -50,7 +50,7 @@ from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
 from wharfinger.reconcile.reserve_and_release import Reservations
-from wharfinger.tracker.instance_claims import DROPPED, Claims, End, ends_of
+from wharfinger.tracker.instance_claims import Claims, End, end_move, ends_of
 from wharfinger.tracker.overlaid_nodes import nodes_named
 
 LOG: Final = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class AllocationClaims:
             ) from error
         attempt = _Attempt(wanted, held)
         try:
-            if self._add(wanted, held):
+            if self._create(wanted, held):
                 return self._claim_new(attempt, suits)
             return self._claim_existing(attempt, suits)
         except ObjectNotFound as error:
@@ -317,9 +317,8 @@ class AllocationClaims:
         held = self._consumers.release(migration.uuid, self.reservations)
         found = Migration.get_by_uuid(self._context, migration.uuid)
         if found.is_in_progress:
-            is_done = found.status in {"finished", "confirming"}
-            for status in DROPPED[End.SOURCE if is_done else End.DESTINATION][found.status]:
-                found.status = status
+            has_arrived = found.status in {"finished", "confirming"}
+            end_move(found, End.SOURCE if has_arrived else End.DESTINATION)
             found.save()
         return held
 
@@ -347,10 +346,10 @@ class AllocationClaims:
                 "the instance.",
             )
 
-    def _add(self, wanted: Instance, held: Consumer) -> bool:
-        """Return False if the same instance is stored already."""
-        # Store the row before the allocations: a crash leaves no allocations without a row.
+    def _create(self, wanted: Instance, held: Consumer) -> bool:
+        """Store a new instance; return False if the same instance is stored already."""
         if not held.allocations:
+            # Store the row before the allocations: a crash leaves no allocations without a row.
             with suppress(ObjectExists):
                 wanted.create()
                 return True
@@ -358,24 +357,14 @@ class AllocationClaims:
             found = Instance.get_by_uuid(self._context, wanted.uuid)
         except ObjectNotFound:
             if not held.allocations:
-                raise
+                raise  # another process has released the instance since
             raise AllocationRefused(
                 instance=wanted.uuid,
                 problem="a consumer that is not an instance of Wharfinger has allocations under "
                 "this uuid.",
                 remedy="Use another uuid for the instance.",
             ) from None
-        for name, is_same in (
-            ("flavor", found.flavor.is_same_as(wanted.flavor)),
-            ("project", found.project_id == wanted.project_id),
-            ("user", found.user_id == wanted.user_id),
-        ):
-            if not is_same:
-                raise AllocationRefused(
-                    instance=found.uuid,
-                    problem=f"an instance with this uuid, but another {name}, already exists.",
-                    remedy="Use another uuid for the new instance.",
-                )
+        _refuse_different(found, wanted)
         return False
 
     def _claim_new(self, attempt: _Attempt, suits: Suits) -> Claimed:
@@ -504,6 +493,20 @@ class AllocationClaims:
             "then claim the instance again with this uuid, or release the instance.",
             uuid,
             seconds(self._down_time),
+        )
+
+
+def _refuse_different(stored: Instance, wanted: Instance) -> None:
+    is_same = {
+        "flavor": stored.flavor.is_same_as(wanted.flavor),
+        "project": stored.project_id == wanted.project_id,
+        "user": stored.user_id == wanted.user_id,
+    }
+    for name in (name for name, same in is_same.items() if not same):
+        raise AllocationRefused(
+            instance=stored.uuid,
+            problem=f"an instance with this uuid, but another {name}, already exists.",
+            remedy="Use another uuid for the new instance.",
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final
 
 from oslo_log import log as logging
 
@@ -316,8 +316,9 @@ class Moves:
             self._restore_former_allocations(instance, migration, had, has)
         elif migration.status == "reverting":
             if not self._is_at_source(migration, has):
+                self._finish(instance, migration, has)
                 why = "the former allocations of the instance are no longer in Placement."
-                self._refuse_revert(instance, migration, has, why)
+                raise _not_reverted(instance, why)
         elif has.allocations:
             try:
                 # Write the same allocations to raise the consumer generation. Placement then
@@ -343,8 +344,9 @@ class Moves:
             if not was_refused(error):
                 raise
             self._reservations.cancel_release(instance.uuid)
+            self._finish(instance, migration, has)
             why = f"Placement refuses the former allocations of the instance: {error}"
-            self._refuse_revert(instance, migration, has, why)
+            raise _not_reverted(instance, why) from error
 
     def _is_at_source(self, migration: Migration, has: Consumer) -> bool:
         source = (migration.source_compute, migration.source_node)
@@ -356,20 +358,14 @@ class Moves:
         except (DeviceProfileError, InvalidRequest):
             return True  # the amounts of the flavor are unknown
 
-    def _refuse_revert(
-        self, instance: Instance, migration: Migration, has: Consumer, why: str
-    ) -> NoReturn:
-        # The move can still be confirmed.
+    def _finish(self, instance: Instance, migration: Migration, has: Consumer) -> None:
+        """Finish a move that cannot be reverted, so that it can be confirmed."""
         if migration.status == "reverting":
             migration.status = "finished"
             migration.save()
         elif (node := self.claims.where(has.allocations)) is not None:
+            # The process that started the move has died before it claimed the node.
             self._arrive(instance, migration, node)
-        raise AllocationRefused(
-            instance=instance.uuid,
-            problem=f"the move cannot be reverted, since {why}",
-            remedy="Confirm the move, or release the instance.",
-        )
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
         if self._is_starting(migration):
@@ -425,6 +421,14 @@ def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
             problem=f"the instance cannot be resized, since it already has flavor {flavor.name}.",
             remedy="To move the instance to another node, migrate the instance.",
         )
+
+
+def _not_reverted(instance: Instance, why: str) -> AllocationRefused:
+    return AllocationRefused(
+        instance=instance.uuid,
+        problem=f"the move cannot be reverted, since {why}",
+        remedy="Confirm the move, or release the instance.",
+    )
 
 
 def _is_about(error: Conflict, providers: Iterable[str]) -> bool:

@@ -22,7 +22,7 @@ class End(StrEnum):
 
 
 #: The statuses through which dropping a claim ends a move, by end and by present status.
-DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
+_DROPPED: Final[Mapping[End, Mapping[str, tuple[str, ...]]]] = {
     End.SOURCE: {
         "finished": ("confirming", "confirmed"),
         "confirming": ("confirmed",),
@@ -107,34 +107,18 @@ class Claims:
 
         The instance is at the other end then. Raises ClaimRefused.
         """
-        dropped = DROPPED[end]
-        final = {steps[-1] for steps in dropped.values()}
-        is_other = migration.instance_uuid != instance.uuid
-        if is_other or migration.status not in dropped.keys() | final:
+        final = {steps[-1] for steps in _DROPPED[end].values()}
+        can_end = migration.status in _DROPPED[end] or migration.status in final
+        if migration.instance_uuid != instance.uuid or not can_end:
             raise self._refused(
                 instance,
                 f"{migration.source_node} or {migration.dest_node}",
                 f"the status of migration {migration.uuid} of instance {migration.instance_uuid} "
                 f"is {migration.status}, so the claim at the {end} cannot be dropped",
             )
-        for status in dropped.get(migration.status, ()):
-            migration.status = status
+        end_move(migration, end)
         if migration.obj_what_changed():  # also after a call whose save has failed
-            there, moved = None, []
-            if end is End.SOURCE:
-                instance.host, instance.node = migration.dest_compute, migration.dest_node
-                if not instance.flavor.is_same_as(migration.new_flavor):
-                    instance.flavor = migration.new_flavor
-                there = next(iter(nodes_named(self._context, instance.host, instance.node)), None)
-                moved = [instance]
-            claim = NodeClaim(self._context, node=there, instances=moved, migrations=[migration])
-            try:
-                claim.save()
-            except ObjectNotFound as error:
-                if error.kind != ComputeNode.obj_name():
-                    raise
-                claim.node = None  # the node was deleted after it was read
-                claim.save()
+            self._save_end(instance, migration, end)
         for host, node in ends_of(migration):
             if host == self.host:
                 self.save_usage(node)
@@ -155,6 +139,22 @@ class Claims:
                     return
                 rows.save()  # then look again: a claim may have read the rows before this save
 
+    def _save_end(self, instance: Instance, migration: Migration, end: End) -> None:
+        claim = NodeClaim(self._context, node=None, instances=[], migrations=[migration])
+        if end is End.SOURCE:
+            instance.host, instance.node = migration.dest_compute, migration.dest_node
+            if not instance.flavor.is_same_as(migration.new_flavor):
+                instance.flavor = migration.new_flavor
+            claim.instances = [instance]
+            claim.node = next(iter(nodes_named(self._context, instance.host, instance.node)), None)
+        try:
+            claim.save()
+        except ObjectNotFound as error:
+            if error.kind != ComputeNode.obj_name():
+                raise
+            claim.node = None  # the node was deleted after it was read
+            claim.save()
+
     def _refused(self, instance: Instance, node: str, problem: str) -> ClaimRefused:
         return ClaimRefused(instance=instance.uuid, node=node, host=self.host, problem=problem)
 
@@ -163,6 +163,12 @@ class Claims:
         if not found:
             raise ObjectNotFound(kind=ComputeNode.obj_name(), key=f"{name} on host {self.host}")
         return found[0]
+
+
+def end_move(migration: Migration, end: End) -> None:
+    """Set the final status of a move whose claim at this end is dropped; save nothing."""
+    for status in _DROPPED[end].get(migration.status, ()):
+        migration.status = status
 
 
 def ends_of(migration: Migration) -> list[tuple[str, str]]:
