@@ -165,11 +165,13 @@ class LookUp:
         return tuple(one for one in left if one.uuid not in recorded)
 
     def _unrecorded(self, state: CycleState) -> dict[str, str]:
-        # Roots of other programs, with their names, whose children have our trait but no record.
+        # Roots of other programs, with their names, whose children another host may have published:
+        # they have our trait or our intent, and no record shows that this host has written them.
         roots = {
             live.root_uuid
             for uuid, live in state.live.items()
-            if self._our_trait in live.traits and not state.record(uuid).is_ours
+            if (record := state.record(uuid)).applied is None
+            and (record.intended or self._our_trait in live.traits)
         }
         roots -= state.blocked
         return {

@@ -290,7 +290,9 @@ class Takeovers:
         children = [
             uuid
             for uuid, one in live.items()
-            if one.root_uuid in roots and uuid not in roots and trait in one.traits
+            if one.root_uuid in roots
+            and uuid not in roots
+            and (trait in one.traits or self._store.get(uuid).intended)
         ]
         places: set[_Place] = set()
         listed: set[_Place] = set()

@@ -16,7 +16,7 @@ from tests.lab.drivers import Edit
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import ReservingDriver, drives, is_full, summary
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import AllocationLost, MassRemoval, NodeTaken
+from wharfinger.exceptions import AllocationLost, MassRemoval, NodeTaken, PlacementUnavailable
 from wharfinger.objects import Instance, ProviderRecordList, ReservationList
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -194,6 +194,42 @@ def test_cleaning_that_near_reported_before_it_went_down_ends_when_far_reports_i
     sync(far)
 
     assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (4, 0)}
+
+
+# Processes that ended with an intent.
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@BOTH_MODES
+def test_device_that_far_creates_after_a_process_of_near_ended_stays_fars(
+    near: Publishing,
+    far: Publishing,
+    placement: PlacementFixture,
+    *,
+    is_silent: bool,
+    is_late: bool,
+) -> None:
+    """Far creates the device before near reads Placement, or just before near's own POST."""
+    start(near, far, below(is_silent=is_silent))
+    near.driver.nodes["x"] = below("gpu", is_silent=is_silent)
+    far.driver.nodes["x"] = below("gpu", is_silent=is_silent, total=2)
+
+    def fail() -> None:
+        raise PlacementUnavailable(request="POST", status=0, code="", detail="no answer")
+
+    placement.adapter.once_before(lambda method, path: method == "POST", fail)
+    with pytest.raises(PlacementUnavailable):
+        near.restarted().sync()
+    if is_late:
+        placement.adapter.once_before(lambda method, path: method == "POST", lambda: sync(far))
+    else:
+        sync(far)
+
+    outcome = sync(near)
+
+    assert [type(one) for one in outcome.problems] == [NodeTaken]
+    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (2, 0)}
+    assert not sync(far).steps
 
 
 # Instances and allocations.
