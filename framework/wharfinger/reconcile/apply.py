@@ -109,6 +109,7 @@ class Writer:
         ]
         for tree in intending:
             tree.expires = boottime() + self._valid_for
+            tree.intended_before = {uuid for uuid in tree.left if store.get(uuid).intended}
 
         def write(trees: Sequence[TreeWrite]) -> None:
             store.write(
@@ -260,7 +261,8 @@ class Writer:
                 try:
                     made = writes.create_provider(step.uuid, step.name, step.parent_uuid)
                 except DuplicateProvider:
-                    tree.withdrawn.add(step.uuid)
+                    if step.uuid not in tree.intended_before:
+                        tree.withdrawn.add(step.uuid)
                     raise
                 generation = made.generation
             case UpdateProvider(after=after):

@@ -42,7 +42,9 @@ class TreeWrite:
     now: dict[str, Provider | None] = field(default_factory=dict)
     #: The number of steps that each provider still needs.
     left: Counter[str] = field(default_factory=Counter)
-    #: Providers that could not be created, since another one has their uuid or name.
+    #: Providers with an earlier intent. A request of an ended process may still create them.
+    intended_before: set[str] = field(default_factory=set)
+    #: Providers that could not be created, since another program's has their uuid or name.
     withdrawn: set[str] = field(default_factory=set)
     #: Errors of providers that keep their inventories, or are not deleted, since they are in use.
     refused: dict[str, WharfingerError] = field(default_factory=dict)

@@ -1,11 +1,12 @@
 """Changes that other programs make to providers are neither lost nor attributed to us."""
 
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, contents
+from tests.lab.cycles import Publishing, allocate, contents, stored
 from tests.lab.drivers import (
     also,
     does_not_answer,
@@ -17,11 +18,14 @@ from tests.lab.placement import PlacementFixture
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     InvalidTree,
+    NameTaken,
     OwnershipConflict,
+    PlacementUnavailable,
     ReshapeNeeded,
 )
 from wharfinger.objects import ComputeNode
-from wharfinger.providers import Inventory, ProviderTree
+from wharfinger.providers import Inventory, ProviderTree, names
+from wharfinger.reconcile.cycle_result import CycleResult
 
 
 def test_provider_created_first_by_another_program_is_not_taken_over(
@@ -49,6 +53,87 @@ def test_provider_created_first_by_another_program_is_not_taken_over(
     assert [type(problem) for problem in outcome.problems] == [OwnershipConflict]
     assert contents(placement)["new"]["inventories"] == {"DISK_GB": (7, 0)}
     assert contents(placement)["new"]["traits"] == set()
+
+
+def test_provider_that_the_request_of_an_ended_process_creates_late_is_completed(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    late = _end_before_creation(publishing, placement)
+
+    outcome = _sync_with_creation(publishing, placement, late)
+
+    assert not outcome.problems
+    assert contents(placement)["cn"]["inventories"] == {"VCPU": (8, 0)}
+    assert not publishing.restarted().plan().steps
+
+
+def test_provider_that_another_program_created_after_our_process_ended_is_not_taken_over(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    late = _end_before_creation(publishing, placement)
+
+    def create() -> None:
+        late()
+        client = placement.new_client()
+        client.set_inventories(names.root_uuid("cn"), 0, {"DISK_GB": Inventory(total=7)})
+
+    outcome = _sync_with_creation(publishing, placement, create)
+
+    assert [type(problem) for problem in outcome.problems] == [OwnershipConflict]
+    assert contents(placement)["cn"]["inventories"] == {"DISK_GB": (7, 0)}
+    assert contents(placement)["cn"]["traits"] == set()
+    assert not any(record.is_ours for record in stored(publishing.state_path).values())
+
+
+def test_name_that_another_program_uses_after_our_process_ended_stays_that_programs(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    publishing.cycle.sync()
+    publishing.driver.nodes["cn"] = with_children({"VCPU": 8}, {"gpu": {"VGPU": 4}})
+    _end_before_creation(publishing, placement)
+    other = str(uuid.uuid4())
+
+    outcome = _sync_with_creation(publishing, placement, _creates(placement, other, "gpu"))
+
+    assert [type(problem) for problem in outcome.problems] == [NameTaken]
+    found = contents(placement)["gpu"]
+    assert (found["uuid"], found["traits"], found["inventories"]) == (other, set(), {})
+    assert list(stored(publishing.state_path)) == [names.root_uuid("cn")]
+
+
+def _creates(
+    placement: PlacementFixture, uuid_: str, name: str, parent: str | None = None
+) -> Callable[[], object]:
+    return lambda: placement.new_client().create_provider(uuid_, name, parent)
+
+
+def _end_before_creation(
+    publishing: Publishing, placement: PlacementFixture
+) -> Callable[[], object]:
+    """Let a process end while its first POST is under way; return a function that delivers it."""
+
+    def fail() -> None:
+        raise PlacementUnavailable(request="POST", status=0, code="", detail="no answer")
+
+    placement.adapter.once_before(lambda method, path: method == "POST", fail)
+    with pytest.raises(PlacementUnavailable):
+        publishing.cycle.sync()
+    intents = [record.intended for record in stored(publishing.state_path).values()]
+    [intended] = filter(None, intents)
+    return _creates(placement, intended.uuid, intended.name, intended.parent_uuid)
+
+
+def _sync_with_creation(
+    publishing: Publishing, placement: PlacementFixture, create: Callable[[], object]
+) -> CycleResult:
+    """Run a full cycle of a new process, and call ``create`` just before its first POST."""
+    created = placement.adapter.once_before(lambda method, path: method == "POST", create)
+    outcome = publishing.restarted().sync()
+    assert created
+    return outcome
 
 
 def test_subtree_moved_and_renamed_by_another_program_is_restored(
