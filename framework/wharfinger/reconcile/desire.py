@@ -110,6 +110,8 @@ def collect_desired(
     ]
     state = replace(
         state.block(failed, *problems),
+        # A root that was found by its name has another uuid than its node.
+        scope=None if state.scope is None else state.scope.union(root_uuids.values()),
         roots=root_uuids,
         desired=desired,
         reshapes=reshapes,

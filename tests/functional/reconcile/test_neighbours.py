@@ -104,6 +104,19 @@ def test_name_that_another_program_uses_after_our_process_ended_stays_that_progr
     assert list(stored(publishing.state_path)) == [names.root_uuid("cn")]
 
 
+def test_name_of_a_root_that_another_program_uses_first_is_reported_by_the_same_sync(
+    publishing: Publishing, placement: PlacementFixture
+) -> None:
+    publishing.driver.nodes["cn"] = flat(VCPU=8)
+    other = str(uuid.uuid4())
+
+    outcome = _sync_with_creation(publishing, placement, _creates(placement, other, "cn"))
+
+    assert [type(problem) for problem in outcome.problems] == [OwnershipConflict]
+    assert contents(placement)["cn"]["uuid"] == other
+    assert contents(placement)["cn"]["traits"] == set()
+
+
 def _creates(
     placement: PlacementFixture, uuid_: str, name: str, parent: str | None = None
 ) -> Callable[[], object]:
