@@ -479,7 +479,7 @@ class AllocationClaims:
                 instance = Instance.get_by_uuid(self._context, uuid)
                 instance.task_state = "releasing"
                 instance.save()
-                if not attempt.has_asked or not self._consumers.get(uuid).allocations:
+                if not self._may_have_allocations(attempt):
                     instance.destroy()
                     return
                 instance.task_state = "claiming"
@@ -494,6 +494,13 @@ class AllocationClaims:
             uuid,
             seconds(self._down_time),
         )
+
+    def _may_have_allocations(self, attempt: _Attempt) -> bool:
+        try:
+            return attempt.has_asked and bool(self._consumers.get(attempt.held.uuid).allocations)
+        except PlacementError as error:
+            LOG.warning("%s", error)
+            return True
 
 
 def _refuse_different(stored: Instance, wanted: Instance) -> None:

@@ -27,6 +27,7 @@ from tests.lab.samples import uuid
 from wharfinger.driver import Allocations
 from wharfinger.exceptions import (
     AllocationRefused,
+    Conflict,
     InvalidName,
     NoCandidates,
     ObjectNotFound,
@@ -178,6 +179,37 @@ def test_claim_that_fails_before_its_allocation_request_leaves_no_instance(
 
     assert len(publishing.placement.requests) == (given is not None), "it had nothing"
     assert there_are(publishing.context) == []
+
+
+@pytest.mark.parametrize("then", ["claimed again", "released"])
+def test_refused_claim_without_an_answer_about_its_allocation_can_be_repeated(
+    desk: Desk, publishing: Publishing, then: str
+) -> None:
+    adapter = publishing.placement.adapter
+
+    def stops(method: str, path: str) -> None:
+        if method == "POST" and path == "/allocations":
+            asked.append(path)
+            raise Conflict(request=f"{method} {path}", status=409, code="", detail="taken")
+        if asked and path.startswith("/allocations/"):
+            raise ConnectFailure("refused")
+
+    asked: list[str] = []
+    warm(desk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adapter, "before", stops)
+        with pytest.raises(NoCandidates):
+            desk.claim(SMALL)
+
+    [one] = there_are(publishing.context)
+    if then == "claimed again":
+        desk.claim(SMALL, uuid=one)
+    else:
+        desk.claims.release(one)
+
+    expected = [one] if then == "claimed again" else []
+    assert [*held()] == there_are(publishing.context) == expected
+    assert noted(publishing.context) == taken(publishing.context)
 
 
 # Inventories whose max_unit changes during a move.
