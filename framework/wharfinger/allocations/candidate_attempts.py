@@ -80,28 +80,35 @@ class Places(RequestFilter):
     def __init__(self, context: Context, suits: Suits) -> None:
         self._context: Final = context
         self._suits: Final = suits
-        self._nodes: Final[dict[str, ComputeNode | None]] = {}
+        self._nodes: Final[dict[str, list[ComputeNode]]] = {}
         #: The places of refused candidates.
         self.elsewhere: Final[dict[str, None]] = {}
 
     def node(self, candidate: Candidate) -> ComputeNode | None:
         """Return the node of a candidate; None if there is not exactly one."""
+        nodes = self._nodes_of(candidate)
+        return nodes[0] if len(nodes) == 1 else None
+
+    def _nodes_of(self, candidate: Candidate) -> list[ComputeNode]:
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
             unknown = trees - self._nodes.keys()
-            found = {one.uuid: one for one in nodes_of(self._context, unknown)}
-            self._nodes.update((root, found.get(root)) for root in unknown)
-        nodes = [node for root in roots if (node := self._nodes[root]) is not None]
-        return nodes[0] if len(nodes) == 1 else None
+            self._nodes.update((root, []) for root in unknown)
+            for one in nodes_of(self._context, unknown):
+                self._nodes[one.uuid].append(one)
+        return [node for root in sorted(roots) for node in self._nodes[root]]
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return where an unsuitable candidate is, as text; None if it suits."""
-        node = self.node(candidate)
-        if node is not None and self._suits(node):
+        nodes = self._nodes_of(candidate)
+        if len(nodes) == 1 and self._suits(nodes[0]):
             return None
-        if node is not None:
-            place = f"on node {node.hypervisor_hostname} of host {node.host}"
+        if nodes:
+            places = {f"node {one.hypervisor_hostname} of host {one.host}" for one in nodes}
+            place = f"on {' and '.join(sorted(places))}"
+            if len(nodes) > 1:
+                place += ", but an instance has one node"
         else:
             roots = ", ".join(sorted(_roots(candidate)))
             place = f"of root provider {roots}, which is not a node of a driver instance"

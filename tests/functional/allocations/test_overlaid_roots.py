@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from oslo_config import cfg
 
+from tests.functional.reconcile.test_nova_root import below
 from tests.functional.reconcile.test_renaming import cards_driver, rename
 from tests.functional.scheduling.hosts import publish
 from tests.lab.allocating import Desk, faults, flavor, held
@@ -134,3 +135,22 @@ def test_host_with_a_new_name_takes_over_the_instances_on_its_overlaid_node(
         assert held() == {ONE: {"new": before[ONE][HOST], card: before[ONE][card]}}
         desk.client.delete_allocations(ONE)
         assert [type(one) for one in other.cycle.sync().problems] == [AllocationLost]
+
+
+def test_claim_on_a_root_that_two_hosts_overlay_is_refused_with_the_names_of_both(
+    desk: Desk, publishing: Publishing
+) -> None:
+    with Publishing(
+        publishing.placement, publishing.state_path, name="others", host="other"
+    ) as other:
+        other.driver.nodes[HOST] = below()
+        assert not other.cycle.sync().problems
+
+    with pytest.raises(NoCandidates) as refused:
+        desk.claim(CARD)
+
+    assert f"on node {HOST} of host other and node {HOST} of host {HOST}, but an" in str(
+        refused.value
+    )
+    assert held() == {}
+    assert faults(publishing.context) == []
