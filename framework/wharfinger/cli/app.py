@@ -65,7 +65,11 @@ class WharfingerApp(App):
         return parser
 
     def configure_logging(self) -> None:
-        super().configure_logging()
+        try:
+            super().configure_logging()
+        except OSError as error:
+            path, reason = self.options.log_file, error.strerror
+            self.parser.error(f"argument --log-file: {path!r} cannot be written: {reason}")
         mask_handlers(logging.getLogger())
         for handler in logging.getLogger().handlers:
             handler.addFilter(add_codes)

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 import requests
-from keystoneauth1.exceptions import HttpError
+from keystoneauth1.exceptions import EndpointNotFound, HttpError
 
 from wharfinger import exceptions, request_id
 from wharfinger.conf.bounded_transport import AnswerTooLarge, RequestTimedOut
@@ -80,9 +80,13 @@ def from_keystoneauth(request: str, error: Exception) -> PlacementError:
         return exceptions.UnexpectedAnswer(request=request, status=cause.status, detail=detail)
     if isinstance(cause, RequestTimedOut):
         error = cause  # keystoneauth reports it as an unexpected exception
+    if isinstance(error, EndpointNotFound):
+        remedy = "Add it to Keystone's catalog, or set [placement] endpoint_override."
+        detail = f"{str(error).removesuffix('.')}. {remedy}"
+        return PlacementUnavailable(request=request, detail=detail)
     # Placement may have received the request, and logged it with our request id.
     return PlacementUnavailable(
-        request=request, detail=f"no answer: {error}", request_id=request_id.current() or ""
+        request=request, detail=f"no answer: {_text(error)}", request_id=request_id.current() or ""
     )
 
 
@@ -104,6 +108,16 @@ def refused(
         remedy=remedy,
         request_id=request_id,
     )
+
+
+def _text(error: Exception) -> str:
+    # keystoneauth, requests and urllib3 each wrap the error of the socket in a longer text.
+    text, wrapped = str(error), str(error.__context__)
+    reason = error.__context__
+    while isinstance(reason, requests.RequestException) or not isinstance(reason, OSError | None):
+        reason = reason.__cause__ or reason.__context__
+    found = str(reason or "")
+    return text.replace(wrapped, found) if found and found in wrapped else text
 
 
 def _answered_id(response: requests.Response) -> str:

@@ -64,7 +64,8 @@ def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
             request="GET /resource_providers",
             status=404,
             code="",
-            detail=f"there is no provider with the name or uuid {name_or_uuid!r}",
+            detail=f"there is no provider with the name or uuid {name_or_uuid!r}. List all with "
+            "`wharfinger provider list`.",
         )
     return found[0]
 

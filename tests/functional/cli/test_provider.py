@@ -97,7 +97,11 @@ def test_provider_show_of_missing_provider_names_it(published: Program) -> None:
     for command in ("show", "tree"):
         for name in ("nobody", ""):
             done = inprocess.run(published, "provider", command, name)
-            failed(done, f"no provider with the name or uuid '{name}'")
+            failed(
+                done,
+                f"no provider with the name or uuid '{name}'. "
+                "List all with `wharfinger provider list`.",
+            )
 
 
 # Reservations and their holders.

@@ -33,6 +33,14 @@ def test_help_exits_with_0(program: Program, arguments: tuple[str, ...]) -> None
     assert "usage: " in done.out
 
 
+def test_log_file_that_cannot_be_written_is_wrong_usage(program: Program) -> None:
+    done = inprocess.run(program, "--log-file", "/nowhere/log", "driver", "list")
+
+    assert done.code == 64
+    told = "argument --log-file: '/nowhere/log' cannot be written: No such file or directory"
+    assert told in done.err
+
+
 def test_drivers_are_listed_and_checked(program: Program) -> None:
     row = next(row for row in shown(program, "driver", "list") if row["Driver"] == "libvirt")
     assert (row["Instances"], row["State"]) == ("gpus", "ready")

@@ -49,7 +49,9 @@ def test_placement_missing_in_the_catalog_is_found_once_it_is_there(tmp_path: Pa
         path.write_text(CONFIGURATION.format(url=service.url))
         client = PlacementClient(make_adapter(parse([str(path)])))
         for _ in range(2):
-            with pytest.raises(PlacementUnavailable, match="placement service not found"):
+            with pytest.raises(
+                PlacementUnavailable, match=r"placement service not found\. Add it to Keystone's"
+            ):
                 client.list_providers()
 
         token.add_service("placement").add_standard_endpoints(public=service.url)
