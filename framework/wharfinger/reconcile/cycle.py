@@ -363,7 +363,7 @@ class Reconciler:
         return attempts.result()
 
     def _apply(self, state: CycleState, plan: Plan, attempts: Attempts, on_step: OnStep) -> None:
-        not_taken = self._takeovers.take_each(state)
+        not_taken = self._takeovers.take_each(state.takeovers, state.live)
         writes = tree_writes(state, plan, self._rows)
         before = {uuid: self.store.get(uuid) for tree in plan.trees for uuid in tree.records}
         self._writer.apply(writes, self.store, on_step)

@@ -1,6 +1,6 @@
 """Take over nodes from other hosts and driver instances."""
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from datetime import timedelta
 from typing import Final
 
@@ -56,7 +56,15 @@ class Takeovers:
             return [], {}
         records = self._records({row.uuid for row in others})
         listed = self._of_hosts_up({(row.host, row.uuid) for row in others} - self._absent(records))
-        used = self._used_by_others(records, state.publisher.adopts)
+        used = {
+            one.provider_uuid
+            for one in records
+            if one.driver_instance != self._instance
+            and (
+                _has(one, "intended")
+                or (_has(one, "applied") and one.provider_uuid not in state.publisher.adopts)
+            )
+        }
 
         def is_free(row: ComputeNode) -> bool:
             if row.driver_instance == self._instance:
@@ -130,9 +138,20 @@ class Takeovers:
                     found.setdefault(node, {})[child.name] = uuid
         return found
 
-    def take_each(self, state: CycleState) -> dict[str, WharfingerError]:
-        """Take over nodes, and records below overlaid roots; return errors by root uuid."""
-        return self._errors_of(state.takeovers, state.live)
+    def take_each(
+        self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
+    ) -> dict[str, WharfingerError]:
+        """Take over nodes, and records below roots without a row; return errors by root uuid."""
+        errors: dict[str, WharfingerError] = {}
+        try:
+            self._take(rows, live)
+        except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
+            if len(rows) == 1:
+                return dict.fromkeys(rows, error)
+            uuids, middle = list(rows), len(rows) // 2
+            for half in (uuids[:middle], uuids[middle:]):
+                errors |= self.take_each({uuid: rows[uuid] for uuid in half}, live)
+        return errors
 
     def released(self, trees: Mapping[str, Mapping[str, Record]]) -> frozenset[str]:
         """Return the roots of the trees that another host or driver instance publishes now.
@@ -158,56 +177,40 @@ class Takeovers:
         published = {uuid for _host, uuid in self._of_hosts_up(listed)}
         return frozenset(nodes | {root for root, uuids in absent.items() if uuids <= published})
 
-    def _errors_of(
-        self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
-    ) -> dict[str, WharfingerError]:
-        errors: dict[str, WharfingerError] = {}
-        try:
-            self._take(rows, live)
-        except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
-            if len(rows) == 1:
-                return dict.fromkeys(rows, error)
-            uuids, middle = list(rows), len(rows) // 2
-            for half in (uuids[:middle], uuids[middle:]):
-                errors |= self._errors_of({uuid: rows[uuid] for uuid in half}, live)
-        return errors
-
     def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
         # Roots without a row are overlaid: only the records in their trees move.
         nodes = {uuid: row for uuid, row in rows.items() if row is not None}
-        places = {
-            (row.host, uuid) for uuid, row in nodes.items() if row.driver_instance == self._instance
-        }
-        listed = places - self._absent(self._records(nodes))
-        below, listed_below = self._below(rows.keys() - nodes.keys(), live)
-        places |= below
-        records = [
+        former = {(row.driver_instance, row.host, uuid) for uuid, row in nodes.items()}
+        of_nodes = {(host, uuid) for name, host, uuid in former if name == self._instance}
+        below, listed = self._below(rows.keys() - nodes.keys(), live)
+        places = of_nodes | below
+        found = [
             one
             for host in sorted({host for host, _root in places})
             for one in ProviderRecordList.get_by_filters(
                 self._context, host=host, driver_instance=self._instance
             )
-            if (host, _root_of(one, live)) in places
         ]
+        listed |= of_nodes - self._absent(found)
+        records = [one for one in found if (one.host, _root_of(one, live)) in places]
         if not (nodes or records):
             return
-        former = {(row.driver_instance, row.host, uuid) for uuid, row in nodes.items()}
-        former |= {(self._instance, *place) for place in places}
-        ours = self._store.revisions
-        coming = {one.provider_uuid for one in records}
-        gone_with_rows = {
-            uuid for uuid, record in self._store.records.items() if record.root_uuid in nodes
-        }
+        moved = {one.provider_uuid for one in records}
         Takeover(
             self._context,
             host=self._host,
             driver_instance=self._instance,
             nodes=list(nodes.values()),
             records=records,
-            superseded={uuid: ours[uuid] for uuid in (coming | gone_with_rows) & ours.keys()},
-            down_hosts=sorted({host for host, _root in listed | listed_below}),
+            superseded={
+                uuid: revision
+                for uuid, revision in self._store.revisions.items()
+                if uuid in moved or self._store.get(uuid).root_uuid in nodes
+            },
+            down_hosts=sorted({host for host, _root in listed}),
             down_time=self._down_time.total_seconds(),
         ).save()
+        former |= {(self._instance, *place) for place in below}
         for instance, host, uuid in sorted(former):
             row, root = rows[uuid], live.get(uuid)
             name = row.hypervisor_hostname if row else root.name if root else uuid
@@ -269,16 +272,6 @@ class Takeovers:
             if one.driver_instance == self._instance and one.known("host") not in (None, self._host)
         ]
 
-    def _used_by_others(
-        self, records: Iterable[ProviderRecord], named: Container[str]
-    ) -> frozenset[str]:
-        return frozenset(
-            one.provider_uuid
-            for one in records
-            if one.driver_instance != self._instance
-            and (_has(one, "intended") or (_has(one, "applied") and one.provider_uuid not in named))
-        )
-
     def _below(
         self, roots: Collection[str], live: Mapping[str, Provider]
     ) -> tuple[set[_Place], set[_Place]]:
@@ -315,7 +308,7 @@ class Takeovers:
 
     def _absent(self, records: Iterable[ProviderRecord]) -> set[_Place]:
         return {
-            (one.host, one.provider_uuid)
+            (one.host, one.known("provider_uuid"))
             for one in self._of_namesakes(records)
             if one.known("absent_since") is not None
         }

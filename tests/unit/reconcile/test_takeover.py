@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.states import child, published, root, state_of
+from tests.unit.reconcile.states import child, published, root
 from wharfinger.exceptions import ConcurrentSave
 from wharfinger.objects import (
     ComputeNode,
@@ -82,7 +82,7 @@ def test_take_each_with_a_conflict_of_one_root_takes_the_others_in_few_transacti
     monkeypatch.setattr(takeover, "Takeover", transaction)
     rows = {row.uuid: row for row in nodes}
 
-    errors = found.take_each(state_of(GPU, takeovers={**rows, OVERLAID.uuid: None}))
+    errors = found.take_each({**rows, OVERLAID.uuid: None}, {GPU.uuid: GPU})
 
     assert errors.keys() == {OVERLAID.uuid}
     assert len(saves) <= 13  # two for each halving, and the first
