@@ -1,6 +1,6 @@
 """Write planned trees to Placement, and their rows to the database."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import replace
@@ -57,7 +57,6 @@ _IDENTITY_STEPS: Final = (CreateProvider, UpdateProvider, SetTraits, SetAggregat
 _Job = Callable[[], None]
 _Inventories = tuple[TreeWrite, SetInventories]
 _Step = TypeVar("_Step", bound=Step)
-_Value = TypeVar("_Value")
 
 
 class Writer:
@@ -98,15 +97,13 @@ class Writer:
             finally:
                 for tree in batch:
                     if tree.errors or tree.unfinished:
-                        tree.changed_nodes = ()
+                        tree.result_rows.changed_nodes = ()
                 _store_results(batch, store)
 
     # Intents and results.
 
     def _store_intents(self, batch: Sequence[TreeWrite], store: RecordStore) -> None:
-        intending = [
-            tree for tree in batch if tree.plan.steps or tree.new_nodes or tree.new_reservations
-        ]
+        intending = [tree for tree in batch if tree.has_intents]
         for tree in intending:
             tree.expires = boottime() + self._valid_for
             tree.intended_before = {uuid for uuid in tree.left if store.get(uuid).intended}
@@ -114,10 +111,7 @@ class Writer:
         def write(trees: Sequence[TreeWrite]) -> None:
             store.write(
                 dict(chain.from_iterable(tree_write.intents(tree, store) for tree in trees)),
-                our_nodes=[uuid for tree in trees for uuid in tree.our_nodes],
-                new_nodes=[row for tree in trees for row in tree.new_nodes],
-                known_reservations=_joined(tree.known_reservations for tree in trees),
-                new_reservations=[one for tree in trees for one in tree.new_reservations],
+                [tree.intent_rows for tree in trees],
                 reports_service=self._reports_service,
             )
 
@@ -381,20 +375,9 @@ class _Run:
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
     def write(trees: Sequence[TreeWrite]) -> None:
-        # The intents have checked the other trees; no other process may change those until now.
-        unchecked = [tree for tree in trees if not tree.plan.steps]
         store.write(
             dict(chain.from_iterable(tree_write.results(tree, store) for tree in trees)),
-            our_nodes=[uuid for tree in unchecked for uuid in tree.our_nodes],
-            changed_nodes=[row for tree in trees for row in tree.changed_nodes],
-            known_reservations=_joined(tree.known_reservations for tree in unchecked),
-            changed_reservations=[one for tree in trees for one in tree.changed_reservations],
-            ended=[
-                one
-                for tree in trees
-                for one in tree.ended
-                if one.provider_uuid not in tree.unfinished
-            ],
+            [tree.final_rows() for tree in trees],
         )
 
     done = [tree for tree in batch if not tree.skips_result]
@@ -424,10 +407,6 @@ def _save(
                 _save(trees[:middle], write, refuse)
                 trees = trees[middle:]
         trees = [tree for tree in trees if not tree.skips_result]
-
-
-def _joined(parts: Iterable[Mapping[str, _Value]]) -> dict[str, _Value]:
-    return {key: value for part in parts for key, value in part.items()}
 
 
 def _stale(trees: Sequence[TreeWrite], error: ConcurrentSave) -> list[TreeWrite]:

@@ -50,12 +50,11 @@ from wharfinger.reconcile.look_up import LookUp
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import Observer, by_provider, held_functions
 from wharfinger.reconcile.plan import plan_cycle
-from wharfinger.reconcile.plan_rows import readable, tree_writes
-from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.reservation_phases import released_since
 from wharfinger.reconcile.reserve_and_release import retry_on
 from wharfinger.reconcile.takeover import Takeovers
-from wharfinger.reconcile.tree_write import TreeWrite
+from wharfinger.reconcile.tree_write import TreeWrite, readable, tree_writes
 from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.request_id import same_request
 from wharfinger.tracker.node_rows import NodeRows
@@ -374,7 +373,7 @@ class Reconciler:
         attempts.failures |= {tree.plan.root_uuid: tree.errors for tree in writes if tree.errors}
         conflicts = set()
         for tree in writes:
-            self._rows.saved((*tree.new_nodes, *tree.changed_nodes))
+            self._rows.saved((*tree.intent_rows.new_nodes, *tree.result_rows.changed_nodes))
             for failure in tree.errors:
                 LOG.debug("a provider tree could not be written: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
@@ -441,7 +440,7 @@ class Reconciler:
         batches = [others[start : start + BATCH] for start in range(0, len(others), BATCH)]
         try:
             for batch in filter(None, (renamed, *batches)):
-                self.store.write({}, changed_nodes=batch)
+                self.store.write({}, [RowChanges(changed_nodes=batch)])
                 self._rows.saved(batch)
         except ConcurrentSave:
             self._read_state()

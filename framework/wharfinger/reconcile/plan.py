@@ -1,13 +1,14 @@
 """Plan a cycle from its state, by pure functions."""
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import os_traits
 
 from wharfinger.exceptions import NodeTaken
-from wharfinger.providers import DesiredProvider, ownership
+from wharfinger.providers import DesiredProvider, Provider, ownership
+from wharfinger.providers.ownership import Standing
 from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
 from wharfinger.providers.provider import Record
@@ -15,7 +16,7 @@ from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.removal import orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.plan_rows import phases_by_tree
+from wharfinger.reconcile.reservation_phases import Phases
 
 
 def plan_cycle(state: CycleState) -> Plan:
@@ -140,15 +141,41 @@ def _foreign_reservations(
 ) -> Iterator[ForeignReservation]:
     planned = {uuid: record for tree in trees for uuid, record in tree.records.items()}
     for uuid, live in state.live.items():
-        if state.scope is None and uuid not in state.desired:
-            continue  # it is absent, or the driver could not report it
-        if not state.is_read and state.scope is not None and live.root_uuid not in state.scope:
-            continue
         record = planned.get(uuid, state.record(uuid))
-        if record is None or not record.is_ours:
+        if record is None or not record.is_ours or not _is_known_now(state, live):
             continue
-        after = (uuid in planned and record.live) or live
-        if (found := foreign_reservation(after, record)) and (
-            ownership.standing(live, state.publisher, record) is not ownership.Standing.FOREIGN
-        ):
+        after = record.live if uuid in planned and record.live else live
+        found = foreign_reservation(after, record)
+        if found and ownership.standing(live, state.publisher, record) is not Standing.FOREIGN:
             yield found
+
+
+def _is_known_now(state: CycleState, live: Provider) -> bool:
+    if state.scope is None:
+        return live.uuid in state.desired  # others are absent, or the driver could not report them
+    return state.is_read or live.root_uuid in state.scope
+
+
+def phases_by_tree(state: CycleState, trees: Iterable[TreePlan]) -> dict[str, Phases]:
+    """Return the reservations with new phases, by root uuid; phase None ends a reservation."""
+    plans = {tree.root_uuid: tree for tree in trees}
+    root_of = root_finder(state, plans.values())
+    found: dict[str, Phases] = {}
+    for one, phase in state.phases:
+        root = root_of(one.provider_uuid)
+        live, wanted = state.live.get(one.provider_uuid), state.desired.get(one.provider_uuid)
+        roots = {root, live and live.root_uuid, wanted and wanted.provider.root_uuid}
+        if state.blocked.isdisjoint(roots) and not (root in plans and plans[root].problems):
+            found[root] = (*found.get(root, ()), (one, phase))
+    return found
+
+
+def root_finder(state: CycleState, trees: Iterable[TreePlan]) -> Callable[[str], str]:
+    """Return a function that returns the root of the tree with which a provider is written."""
+    planned = {uuid: tree.root_uuid for tree in trees for uuid in tree.records}
+
+    def root_of(uuid: str) -> str:
+        live = state.live.get(uuid)
+        return planned.get(uuid, live.root_uuid if live else uuid)
+
+    return root_of

@@ -1,6 +1,7 @@
 """Read and save the provider records of one driver instance."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from oslo_utils.uuidutils import is_uuid_like
@@ -25,6 +26,22 @@ from wharfinger.providers.provider import (
     decode_undone,
     encode,
 )
+
+
+@dataclass(slots=True, kw_only=True)
+class RowChanges:
+    """Rows to check, and rows to write in the transaction of the check."""
+
+    #: Nodes that have to belong to this driver instance.
+    our_nodes: Sequence[str] = ()
+    #: The only reservations that these providers may have, by provider uuid.
+    known_reservations: Mapping[str, Sequence[Reservation]] = field(default_factory=dict)
+    new_nodes: Sequence[ComputeNode] = ()
+    changed_nodes: Sequence[ComputeNode] = ()
+    new_reservations: Sequence[Reservation] = ()
+    changed_reservations: Sequence[Reservation] = ()
+    #: Reservations to delete.
+    ended: Sequence[Reservation] = ()
 
 
 class RecordStore:
@@ -66,25 +83,20 @@ class RecordStore:
     def write(
         self,
         records: Mapping[str, Record | None],
+        rows: Sequence[RowChanges] = (),
         *,
-        our_nodes: Sequence[str] = (),
-        new_nodes: Sequence[ComputeNode] = (),
-        changed_nodes: Sequence[ComputeNode] = (),
-        known_reservations: Mapping[str, Mapping[str, int]] | None = None,
-        new_reservations: Sequence[Reservation] = (),
-        changed_reservations: Sequence[Reservation] = (),
-        ended: Sequence[Reservation] = (),
         reports_service: bool = False,
     ) -> None:
         """Write changed records (None: delete) and other rows, in one transaction.
 
-        RecordBatch explains the parameters, but ``known_reservations`` has a dict per provider.
-        Raises ConcurrentSave, ObjectError and StateError.
+        With ``reports_service``, store also that the service of the host is up. Raises
+        ConcurrentSave, ObjectError and StateError.
         """
         changed = {
             uuid: record for uuid, record in records.items() if self.records.get(uuid) != record
         }
-        known = known_reservations or {}
+        known = {uuid: its for one in rows for uuid, its in one.known_reservations.items()}
+        ended = [held for one in rows for held in one.ended]
         batch = RecordBatch(
             self.context,
             host=self.host,
@@ -97,20 +109,17 @@ class RecordStore:
                 for uuid, record in changed.items()
                 if record is None
             },
-            our_nodes=sorted(our_nodes),
-            new_nodes=list(new_nodes),
-            changed_nodes=list(changed_nodes),
+            our_nodes=sorted(uuid for one in rows for uuid in one.our_nodes),
+            new_nodes=[node for one in rows for node in one.new_nodes],
+            changed_nodes=[node for one in rows for node in one.changed_nodes],
             reserved_providers=sorted(known),
-            known_reservations={
-                uuid: revision for held in known.values() for uuid, revision in held.items()
-            },
+            known_reservations={held.uuid: held.revision for its in known.values() for held in its},
             reservation_providers={
-                **{uuid: provider for provider, held in known.items() for uuid in held},
-                **{one.uuid: one.provider_uuid for one in ended},
+                held.uuid: held.provider_uuid for its in (*known.values(), ended) for held in its
             },
-            new_reservations=list(new_reservations),
-            changed_reservations=list(changed_reservations),
-            ended={one.uuid: one.revision for one in ended},
+            new_reservations=[held for one in rows for held in one.new_reservations],
+            changed_reservations=[held for one in rows for held in one.changed_reservations],
+            ended={held.uuid: held.revision for held in ended},
             reports_service=reports_service,
         )
         batch.save()

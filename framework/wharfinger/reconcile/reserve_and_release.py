@@ -39,6 +39,7 @@ from wharfinger.providers.provider import PublishingMode, Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot
 from wharfinger.reconcile.lost_allocations import is_lost, lost_by
+from wharfinger.reconcile.record_store import RowChanges
 from wharfinger.reconcile.stored_provider import StoredProvider, stores_of
 from wharfinger.reconcile.tree_write import TreeWrite
 
@@ -387,10 +388,8 @@ class Reservations:
                 live={uuid: live},
                 records={uuid: record} if steps and uuid in stored.store.records else {},
             ),
-            known_reservations={uuid: {one.uuid: one.revision for one in stored.reservations}},
-            new_reservations=new,
-            changed_reservations=changed,
-            ended=ended,
+            RowChanges(known_reservations={uuid: stored.reservations}, new_reservations=new),
+            RowChanges(changed_reservations=changed, ended=ended),
             is_partly_known=stored.is_partly_known,
         )
         self._writer.apply([tree], stored.store)

@@ -4,15 +4,20 @@ An intent is a record that is stored before the first request.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.objects import ComputeNode, Reservation
+from wharfinger.objects import Reservation
 from wharfinger.providers import full_reservation
-from wharfinger.providers.plan import Reshape, SetInventories, Step, TreePlan
+from wharfinger.providers.plan import Plan, Reshape, SetInventories, Step, TreePlan
 from wharfinger.providers.provider import Provider, Record
-from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.cycle_state import CycleState
+from wharfinger.reconcile.plan import phases_by_tree, root_finder
+from wharfinger.reconcile.record_store import RecordStore, RowChanges
+from wharfinger.reconcile.reservation_phases import Phases
+from wharfinger.tracker.node_rows import NodeRows
+from wharfinger.tracker.reported_node import Node
 
 
 @dataclass(slots=True)
@@ -20,22 +25,11 @@ class TreeWrite:
     """A tree to write, with its database rows and its progress."""
 
     plan: TreePlan
-
-    # Stored with the intents:
-    new_nodes: Sequence[ComputeNode] = ()
-    new_reservations: Sequence[Reservation] = ()
-    #: Nodes that have to belong to this driver instance, or else the intents are refused.
-    our_nodes: Sequence[str] = ()
-    #: Reservations that the providers have to have, or else the intents are refused: revisions by
-    #: reservation uuid, by provider uuid.
-    known_reservations: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-
-    # Stored with the results:
-    #: The new figures of the tree's node, if all steps are done.
-    changed_nodes: Sequence[ComputeNode] = ()
-    changed_reservations: Sequence[Reservation] = ()
-    #: Reservations to delete, each if all steps of its provider are done.
-    ended: Sequence[Reservation] = ()
+    #: Rows to check, and to create with the intents.
+    intent_rows: RowChanges = field(default_factory=RowChanges)
+    #: Rows to write with the results: a node if all steps are done, and the end of a reservation
+    #: if all steps of its provider are done.
+    result_rows: RowChanges = field(default_factory=RowChanges)
 
     # Progress, by provider uuid:
     #: Each provider as the requests so far have left it; None: it does not exist.
@@ -65,6 +59,13 @@ class TreeWrite:
         self.now.update((uuid, self.plan.live.get(uuid)) for uuid in self.left)
 
     @property
+    def has_intents(self) -> bool:
+        """Whether anything is stored before the results."""
+        return bool(
+            self.plan.steps or self.intent_rows.new_nodes or self.intent_rows.new_reservations
+        )
+
+    @property
     def errors(self) -> list[WharfingerError]:
         """The errors of this tree, each once."""
         refused = list(dict.fromkeys(self.refused.values()))
@@ -74,6 +75,18 @@ class TreeWrite:
     def unfinished(self) -> frozenset[str]:
         """The uuids of the providers that still need a planned step."""
         return frozenset(uuid for uuid, left in self.left.items() if left)
+
+    def final_rows(self) -> RowChanges:
+        """Return the rows to write with the results, and those that no intent has checked."""
+        # After the intents, no other process may change the rows that they have checked.
+        checks = RowChanges() if self.has_intents else self.intent_rows
+        ended, unfinished = self.result_rows.ended, self.unfinished
+        return replace(
+            self.result_rows,
+            our_nodes=checks.our_nodes,
+            known_reservations=checks.known_reservations,
+            ended=tuple(one for one in ended if one.provider_uuid not in unfinished),
+        )
 
     def goes_on_with(self, step: Step) -> bool:
         """Return whether a step can be sent despite the errors so far."""
@@ -104,16 +117,80 @@ class TreeWrite:
         """Fail the tree, and store none of its results."""
         self.failed = self.failed or error
         self.skips_result = True
-        self.changed_nodes = ()
+        self.result_rows.changed_nodes = ()
 
     def drop_rows(self, error: WharfingerError) -> None:
         """After a conflict, do not store node and reservation rows now."""
-        rows = (*self.changed_reservations, *self.ended)
-        if not (self.plan.steps and (rows or self.changed_nodes)):
+        rows = (*self.result_rows.changed_reservations, *self.result_rows.ended)
+        if not (self.plan.steps and (rows or self.result_rows.changed_nodes)):
             self.skip_result(error)
             return
         self.failed = self.failed or (error if rows else None)
-        self.changed_nodes, self.changed_reservations, self.ended = (), (), ()
+        self.result_rows = RowChanges()
+
+
+def tree_writes(state: CycleState, plan: Plan, rows: NodeRows) -> list[TreeWrite]:
+    """Return the trees to write, each with its database rows."""
+    trees = {tree.root_uuid: tree for tree in plan.trees if tree.steps or tree.records}
+    phases = phases_by_tree(state, plan.trees)
+    root_of = root_finder(state, plan.trees)
+    lost: dict[str, list[Reservation]] = {}
+    for one in state.lost:  # these are stored even if the tree cannot be written now
+        lost.setdefault(root_of(one.provider_uuid), []).append(one)
+    planned = {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}
+    nodes: dict[str, tuple[Node, Provider]] = {}
+    for node in state.nodes.nodes:
+        root = state.roots.get(node.name, "")
+        record = planned.get(root, state.records.get(root))
+        if record and record.applied:
+            nodes[root] = node.with_root(root), record.applied
+    new = dict.fromkeys(root for root in state.new_nodes if root in nodes)
+    writes = []
+    for root in dict.fromkeys((*trees, *phases, *new, *lost)):
+        tree = trees.get(root) or TreePlan(root_uuid=root)
+        write = TreeWrite(tree, RowChanges(new_reservations=lost.get(root, ())))
+        if root in new:
+            write.intent_rows.new_nodes = [rows.new_row(*nodes[root])]
+        elif root in nodes and root in tree.records:
+            row = rows.changed_row(*nodes[root])
+            if row and not row.is_renamed:  # the cycle stores all renames together
+                write.result_rows.changed_nodes = [row]
+        _add_known_rows(write, state, phases.get(root, ()))
+        writes.append(write)
+    return writes
+
+
+def _add_known_rows(write: TreeWrite, state: CycleState, phases: Phases) -> None:
+    tree, first, last = write.plan, write.intent_rows, write.result_rows
+    last.ended = [one for one, phase in phases if phase is None]
+    changed = []
+    for one, phase in phases:
+        if phase is not None:
+            one.phase = phase
+            changed.append(one)
+    roots = {tree.root_uuid, *(step.root_uuid for step in tree.steps)}
+    touched = {uuid for step in tree.steps for uuid in step.touched}
+    touched |= {one.provider_uuid for one, _phase in phases}
+    touched |= {one.provider_uuid for one in first.new_reservations}
+    for uuid in touched:
+        record = tree.records.get(uuid)
+        figures = dict(record.own_reserved) if record else {}
+        for one in state.reservations.get(uuid, ()) if figures else ():
+            # The reservation has a copy of the figures, in case the record is lost.
+            is_readable = "own_reserved" in one and "revision" in one
+            if is_readable and one not in last.ended and one.own_reserved != figures:
+                one.own_reserved = figures
+                changed.append(one)
+    last.changed_reservations = changed
+    first.our_nodes = sorted(roots & state.rows.node_revisions.keys())
+    first.known_reservations = {
+        uuid: its for uuid in touched if (its := state.reservations.get(uuid, ())) == readable(its)
+    }
+
+
+def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
+    """Return the reservations that have a uuid and a revision."""
+    return tuple(one for one in reservations if "uuid" in one and "revision" in one)
 
 
 def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
@@ -222,12 +299,13 @@ def _live(tree: TreeWrite, uuid: str) -> Provider | None:
 
 def row_uuids(tree: TreeWrite) -> set[str]:
     """Return the keys that a ConcurrentSave about this tree can have."""
-    rows = (*tree.new_nodes, *tree.changed_nodes)
-    held = (*tree.new_reservations, *tree.changed_reservations, *tree.ended)
+    first, last = tree.intent_rows, tree.result_rows
+    rows = (*first.new_nodes, *last.changed_nodes)
+    held = (*first.new_reservations, *last.changed_reservations, *last.ended)
     return {
         *tree.plan.records,
-        *tree.our_nodes,
-        *tree.known_reservations,
+        *first.our_nodes,
+        *first.known_reservations,
         *(row.uuid for row in rows),
         *(one.provider_uuid for one in held),
         *(one.uuid for one in held if "uuid" in one),

@@ -91,6 +91,22 @@ def test_sync_of_a_deleted_allocation_reserves_its_providers_and_reports_it_once
     assert is_full(publishing.placement, card)
 
 
+def test_sync_of_a_deleted_allocation_of_reserved_providers_has_no_conflict(
+    cards: Desk, publishing: Publishing
+) -> None:
+    reservations = Reservations(publishing.client, publishing.context)
+    for name in ("cn-0", card_of(ONE)):
+        provider = summary(publishing.placement, name)
+        reservations.reserve(provider, holder="operator", reason="inspection")
+    assert not publishing.cycle.sync().problems
+
+    _card, found = lost(publishing, cards)
+
+    assert [type(one) for one in found.problems] == [AllocationLost]
+    assert (found.steps, found.conflicts) == ((), 0)
+    assert is_lost(publishing)
+
+
 def test_dry_run_of_a_deleted_allocation_plans_the_reservation_and_stores_nothing(
     cards: Desk, publishing: Publishing
 ) -> None:

@@ -4,7 +4,7 @@ It sends no requests and writes no files. A fuse can stop all writes before a gi
 does.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -30,7 +30,7 @@ from wharfinger.providers.provider import Record, Uptime
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.apply import Writer
-from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.tree_write import TreeWrite
 
 Answer = TypeVar("Answer")
@@ -233,9 +233,14 @@ class Memory(RecordStore):
         super().__init__(Context(), "host", "instance")
         self._fuse = fuse
 
-    def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
-        rows.pop("reports_service", None)
-        assert not any(rows.values()), "only records are modelled"
+    def write(
+        self,
+        records: Mapping[str, Record | None],
+        rows: Sequence[RowChanges] = (),
+        *,
+        reports_service: bool = False,
+    ) -> None:
+        assert all(one == RowChanges() for one in rows), "only records are modelled"
         self._fuse.burn()
         for uuid, record in records.items():
             if record is None:

@@ -26,6 +26,7 @@ from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step, TreePlan
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.apply import BATCH, Writer
+from wharfinger.reconcile.record_store import RowChanges
 from wharfinger.reconcile.tree_write import TreeWrite
 
 VALID: Final = timedelta(seconds=30)
@@ -49,11 +50,11 @@ class Store(Memory):
         self.stale: str | None = None
         self.refused: set[int] = set()
 
-    def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
+    def write(self, records: Mapping[str, Record | None], *rows: Any, **also: Any) -> None:
         self.writes.append(dict(records))
         if self.stale in records and len(self.writes) in self.refused:
             raise ConcurrentSave(kind="record", keys=(self.stale,))
-        super().write(records, **rows)
+        super().write(records, *rows, **also)
 
 
 class Placement(PlacementModel):
@@ -330,11 +331,13 @@ def test_apply_of_records_that_another_process_changed_notes_no_node_as_saved() 
     refuse_intent(Placement([provider]), store, provider)
     tree = TreeWrite(
         TreePlan(root_uuid=provider.uuid, records=published(provider)),
-        changed_nodes=[ComputeNode(store.context, uuid=provider.uuid, vcpus=8)],
+        result_rows=RowChanges(
+            changed_nodes=[ComputeNode(store.context, uuid=provider.uuid, vcpus=8)]
+        ),
     )
     Writer(Placement([provider])).apply([tree], store)
     assert [type(error) for error in tree.errors] == [ConcurrentSave]
-    assert not tree.changed_nodes
+    assert not tree.result_rows.changed_nodes
 
 
 @pytest.mark.parametrize("fail", [refuse_update, refuse_intent])
@@ -400,11 +403,11 @@ def test_batch_with_one_row_that_cannot_be_written_writes_all_other_trees(
     bad = every[2].uuid
 
     class Bad(Store):
-        def write(self, records: Mapping[str, Record | None], **rows: Any) -> None:
+        def write(self, records: Mapping[str, Record | None], *rows: Any, **also: Any) -> None:
             record = records.get(bad)
             if record is not None and (record.intended is None) == is_result:
                 raise error
-            super().write(records, **rows)
+            super().write(records, *rows, **also)
 
     client, store = Placement(every), Bad(every)
     written = write(client, store, [sets_inventories(one) for one in every])

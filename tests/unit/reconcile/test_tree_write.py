@@ -6,7 +6,7 @@ from typing import Any
 from tests.unit.reconcile.states import child, published, root, state_of
 from wharfinger.providers.plan import Plan, TreePlan
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.reconcile.plan_rows import tree_writes
+from wharfinger.reconcile.tree_write import tree_writes
 from wharfinger.tracker.reported_node import Node
 
 
@@ -34,7 +34,7 @@ def test_tree_writes_of_a_tree_have_its_node_row_only_with_the_record_of_the_roo
         tree = TreePlan(root_uuid=node.uuid, records={uuid: records[uuid] for uuid in uuids})
         fake: Any = rows
         [write] = tree_writes(state, Plan(trees=(tree,)), fake)
-        return [row.uuid for row in write.changed_nodes]
+        return [row.uuid for row in write.result_rows.changed_nodes]
 
     assert changed(gpu.uuid) == []
     assert changed(node.uuid, gpu.uuid) == [node.uuid]
