@@ -26,6 +26,7 @@ from wharfinger.objects.database_context import local
 from wharfinger.placement.client import PlacementClient
 from wharfinger.providers import Inventory, Provider
 from wharfinger.providers.ownership import Publisher
+from wharfinger.providers.plan import after_step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
 
@@ -100,7 +101,7 @@ def published(directory: Path, size: int) -> Reconciler:
     plan = cycle.plan()
     live: dict[str, Provider | None] = {}
     for step in plan.steps:
-        live[step.uuid] = step.result(live.get(step.uuid))
+        live[step.uuid] = after_step(step, live.get(step.uuid))
     there = [replace(one, generation=GENERATION) for one in live.values() if one]
     placement.list_of(there)
     records = {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}

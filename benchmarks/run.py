@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan import TreePlan
+from wharfinger.providers.plan import TreePlan, after_step
 from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import Record
 from wharfinger.providers.tree_planner import plan_trees
@@ -71,7 +71,7 @@ class Fleet:
         first = plan(desired, {}, {})
         for planned in first:
             for step in planned.steps:
-                live[step.uuid] = step.result(live.get(step.uuid))
+                live[step.uuid] = after_step(step, live.get(step.uuid))
         there = {uuid: replace(one, generation=3) for uuid, one in live.items() if one}
         records = {
             uuid: replace(record, live=there[uuid])

@@ -29,10 +29,6 @@ class Step:
         """Return the uuids of the providers that the step changes."""
         return (self.uuid,)
 
-    def result(self, provider: Provider | None) -> Provider | None:
-        """Return the provider after the step."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateProvider(Step):
@@ -41,22 +37,11 @@ class CreateProvider(Step):
     verb = "create"
     parent_uuid: str | None
 
-    def result(self, provider: Provider | None) -> Provider:
-        """Return the new provider."""
-        return Provider(
-            uuid=self.uuid, name=self.name, root_uuid=self.root_uuid, parent_uuid=self.parent_uuid
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change(Step, Generic[_Value]):
-    attribute: ClassVar[str]
     before: _Value
     after: _Value
-
-    def result(self, provider: Provider | None) -> Provider | None:
-        changed: dict[str, Any] = {self.attribute: self.after}
-        return provider and replace(provider, **changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,17 +50,12 @@ class UpdateProvider(_Change[Provider]):
 
     verb = "update"
 
-    def result(self, provider: Provider | None) -> Provider:
-        """Return the provider with its new name, parent and root."""
-        return self.after
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTraits(_Change[frozenset[str]]):
     """Replace a provider's traits."""
 
     verb = "set traits"
-    attribute = "traits"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +63,6 @@ class SetAggregates(_Change[frozenset[str]]):
     """Replace a provider's aggregates."""
 
     verb = "set aggregates"
-    attribute = "aggregates"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +70,6 @@ class SetInventories(_Change[Mapping[str, Inventory]]):
     """Replace a provider's inventories."""
 
     verb = "set inventories"
-    attribute = "inventories"
 
     @property
     def shrunk(self) -> frozenset[str]:
@@ -129,9 +107,24 @@ class DeleteProvider(Step):
 
     verb = "delete"
 
-    def result(self, provider: Provider | None) -> None:
-        """Return None."""
-        return
+
+def after_step(step: Step, provider: Provider | None) -> Provider | None:
+    """Return a provider after a step; None if it does not exist then."""
+    match step:
+        case CreateProvider(uuid=uuid, name=name, root_uuid=root, parent_uuid=parent):
+            return Provider(uuid=uuid, name=name, root_uuid=root, parent_uuid=parent)
+        case UpdateProvider():
+            return step.after
+        case SetTraits():
+            return provider and replace(provider, traits=step.after)
+        case SetAggregates():
+            return provider and replace(provider, aggregates=step.after)
+        case SetInventories():
+            return provider and replace(provider, inventories=step.after)
+        case DeleteProvider():
+            return None
+        case _:
+            raise TypeError(f"{step.verb} {step.name}: this step changes several providers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import Reservation
 from wharfinger.providers import full_reservation
-from wharfinger.providers.plan import Plan, Reshape, SetInventories, Step, TreePlan
+from wharfinger.providers.plan import Plan, Reshape, SetInventories, Step, TreePlan, after_step
 from wharfinger.providers.provider import Provider, Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.plan import phases_by_tree, root_finder
@@ -110,7 +110,7 @@ class TreeWrite:
 
     def after(self, step: Step, generation: int) -> Provider | None:
         """Return the provider after the step, with this generation; None if it is gone."""
-        provider = step.result(self.now.get(step.uuid))
+        provider = after_step(step, self.now.get(step.uuid))
         return provider and replace(provider, generation=generation)
 
     def skip_result(self, error: WharfingerError) -> None:
@@ -248,11 +248,11 @@ def _left_by_reshape(tree: TreeWrite) -> dict[str, Provider]:
     for step in tree.plan.steps:
         if isinstance(step, Reshape):
             for change in step.inventories:
-                provider = change.result(now.get(change.uuid))
+                provider = after_step(change, now.get(change.uuid))
                 if provider is not None:
                     left[change.uuid] = replace(provider, generation=None)
         elif not left:
-            now[step.uuid] = step.result(now.get(step.uuid))
+            now[step.uuid] = after_step(step, now.get(step.uuid))
     return left
 
 

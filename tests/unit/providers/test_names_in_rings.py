@@ -65,7 +65,7 @@ class World:
             assert isinstance(step, UpdateProvider)
             others = {one.name for one in self.live.values() if one.uuid != step.uuid}
             assert step.after.name not in others, "Placement would refuse that"
-            after = step.result(self.live[step.uuid])
+            after = step.after
             assert after is not None
             self.live[step.uuid] = after
         self.records |= {uuid: record for uuid, record in planned_records(plan).items() if record}

@@ -14,6 +14,7 @@ from wharfinger.providers.plan import (
     SetTraits,
     TreePlan,
     UpdateProvider,
+    after_step,
 )
 
 A, B, C, D = (str(uuid.UUID(int=number)) for number in range(1, 5))
@@ -63,18 +64,18 @@ PROVIDER = Provider(
 def test_create_step_results_in_an_empty_provider() -> None:
     step = CreateProvider(uuid=B, name="gpu", root_uuid=A, parent_uuid=A)
     expected = Provider(uuid=B, name="gpu", root_uuid=A, parent_uuid=A)
-    assert step.result(None) == step.result(PROVIDER) == expected
+    assert after_step(step, None) == after_step(step, PROVIDER) == expected
 
 
 def test_each_step_changes_one_part() -> None:
     more = frozenset(["CUSTOM_U"])
     set_traits = SetTraits(uuid=B, name="gpu", root_uuid=A, before=PROVIDER.traits, after=more)
-    assert set_traits.result(PROVIDER) == replace(PROVIDER, traits=more)
+    assert after_step(set_traits, PROVIDER) == replace(PROVIDER, traits=more)
     aggregates = SetAggregates(uuid=B, name="gpu", root_uuid=A, before=NOTHING, after=more)
-    assert aggregates.result(PROVIDER) == replace(PROVIDER, aggregates=more)
+    assert after_step(aggregates, PROVIDER) == replace(PROVIDER, aggregates=more)
     after = {"VGPU": Inventory(total=2)}
     figures = SetInventories(uuid=B, name="gpu", root_uuid=A, before={}, after=after)
-    assert figures.result(PROVIDER) == replace(PROVIDER, inventories=after)
+    assert after_step(figures, PROVIDER) == replace(PROVIDER, inventories=after)
 
 
 def test_update_step_moves_the_provider_to_the_new_tree() -> None:
@@ -86,10 +87,10 @@ def test_update_step_moves_the_provider_to_the_new_tree() -> None:
         before=PROVIDER,
         after=moved,
     )
-    assert step.result(PROVIDER) == moved
+    assert after_step(step, PROVIDER) == moved
 
 
-def test_steps_on_a_missing_provider_result_in_none() -> None:
+def test_deletion_and_step_on_a_missing_provider_result_in_none() -> None:
     step = DeleteProvider(uuid=B, name="gpu", root_uuid=A)
-    step.result(PROVIDER)
-    assert traits(B, A).result(None) is None
+    assert after_step(step, PROVIDER) is None
+    assert after_step(traits(B, A), None) is None

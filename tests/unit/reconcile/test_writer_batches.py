@@ -23,7 +23,14 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode
 from wharfinger.placement.microversions import HIGHEST, Microversion
 from wharfinger.providers import Inventory, Provider
-from wharfinger.providers.plan import SetAggregates, SetInventories, SetTraits, Step, TreePlan
+from wharfinger.providers.plan import (
+    SetAggregates,
+    SetInventories,
+    SetTraits,
+    Step,
+    TreePlan,
+    after_step,
+)
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.apply import BATCH, Writer
 from wharfinger.reconcile.record_store import RowChanges
@@ -138,7 +145,7 @@ def write(client: Placement, store: Store, steps: Sequence[Step]) -> Written:
     """Write a plan of these steps."""
     after: dict[str, Provider | None] = dict(client.providers)
     for step in steps:
-        after[step.uuid] = step.result(after[step.uuid])
+        after[step.uuid] = after_step(step, after[step.uuid])
     records = published(*(one for one in after.values() if one is not None))
     plan = plan_of(client, *steps, **records)
     written = Written([TreeWrite(tree) for tree in plan.trees], [])
