@@ -1,7 +1,6 @@
 """Read, replace and release the allocations of consumers in Placement."""
 
-from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -20,7 +19,7 @@ from wharfinger.placement.client import PlacementClient
 from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
 
 #: Amounts by resource class, by provider uuid.
-Allocations = Mapping[str, Mapping[str, int]]
+Allocations = dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +108,6 @@ class Consumers(AllocationWrites):
     def note_left(self, uuid: str) -> None:
         """Note that Placement has a consumer without allocations."""
         self._left.add(uuid)
-
-
-def plain(allocations: Allocations) -> dict[str, dict[str, int]]:
-    """Return allocations as plain dicts."""
-    return {provider: dict(amounts) for provider, amounts in allocations.items()}
-
-
-def amounts_of(allocations: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Return the total amounts, by resource class."""
-    return sum(map(Counter, allocations), Counter())
 
 
 def was_refused(error: PlacementError) -> bool:

@@ -10,13 +10,7 @@ from typing import Final
 import os_traits
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import (
-    Allocations,
-    Consumer,
-    Consumers,
-    amounts_of,
-    was_refused,
-)
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, Consumers, was_refused
 from wharfinger.conf import SchedulingSection
 from wharfinger.exceptions import (
     AllocationRefused,
@@ -28,6 +22,7 @@ from wharfinger.exceptions import (
 from wharfinger.objects import ComputeNode, ComputeNodeList, Context, Flavor
 from wharfinger.providers import ownership
 from wharfinger.scheduling import ResourceRequest, requested_names
+from wharfinger.scheduling.candidate import sum_amounts
 from wharfinger.scheduling.candidates import CandidateSearch
 from wharfinger.scheduling.flavor_request import from_flavor
 from wharfinger.scheduling.profile_sources import read_profile
@@ -138,7 +133,7 @@ class FlavorSearch:
         Raises DeviceProfileError, InvalidRequest and PlacementError.
         """
         groups = self._request(flavor).groups
-        if amounts_of(allocations.values()) != amounts_of(group.resources for group in groups):
+        if sum_amounts(allocations.values()) != sum_amounts(group.resources for group in groups):
             return False
         for provider, amounts in allocations.items():
             owners = ownership.owners(self.surroundings.placement.get_traits(provider).traits)
@@ -168,12 +163,13 @@ class FlavorSearch:
                 self.consumers.note_left(consumer.uuid)
             choices, problem = self._find(flavor, suits)
             if not choices:
-                raise _none(consumer, flavor, problem, gone)
+                break
             # After the first, try random candidates, so that concurrent claims try different ones.
             others = random.sample(choices[1:], min(len(choices), _TRIED) - 1)
             for choice in (choices[0], *others):
                 try:
                     claim(choice[0])
+                    return choice
                 except PlacementError as error:
                     if not self._is_gone(consumer, error):
                         raise
@@ -183,9 +179,14 @@ class FlavorSearch:
                         error,
                     )
                     gone = error
-                else:
-                    return choice
-        raise _none(consumer, flavor, "", gone)
+        explain = shlex.join(["wharfinger", "candidate", "explain", "--flavor", flavor.name])
+        remedy = f"Run `{explain}` to see why."
+        if gone is not None:
+            problem = f"other consumers have taken all free candidates: {gone}."
+            remedy = "Repeat the command."
+        raise NoCandidates(
+            instance=consumer.uuid, flavor=flavor.name, problem=problem, remedy=remedy
+        )
 
     def _find(self, flavor: Flavor, suits: Suits) -> tuple[list[Choice], str]:
         client = self.surroundings.placement
@@ -232,14 +233,3 @@ def _why_none(count: int, places: Sequence[str]) -> str:
     named = [*places[:_PLACES_SHOWN], *([f"{more} other places"] if more > 0 else [])]
     what = "free candidate is" if count == 1 else "free candidates are"
     return f"no candidate is free on a suitable node: {count} {what} elsewhere: {'; '.join(named)}."
-
-
-def _none(
-    consumer: Consumer, flavor: Flavor, problem: str, gone: PlacementError | None
-) -> NoCandidates:
-    explain = shlex.join(["wharfinger", "candidate", "explain", "--flavor", flavor.name])
-    remedy = f"Run `{explain}` to see why."
-    if gone is not None:
-        problem = f"other consumers have taken all free candidates: {gone}."
-        remedy = "Repeat the command."
-    return NoCandidates(instance=consumer.uuid, flavor=flavor.name, problem=problem, remedy=remedy)

@@ -10,13 +10,7 @@ from uuid import uuid4
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import (
-    Allocations,
-    Consumer,
-    is_unsure,
-    plain,
-    was_refused,
-)
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, is_unsure, was_refused
 from wharfinger.allocations.candidate_attempts import (
     SHARES,
     FlavorSearch,
@@ -189,10 +183,7 @@ class AllocationClaims:
         Raises ObjectNotFound and AllocationRefused.
         """
         uuid = names.check_uuid(uuid, "instance")
-        held = self._consumers.get(uuid)
-        # Read the row after the consumer: Placement refuses our writes after a later release.
-        instance = Instance.get_by_uuid(self._context, uuid)
-        refuse_released(instance)
+        held, instance = self.read(uuid)
         refuse_claimed(instance, self._down_time)
         if not held.allocations or instance.known("task_state") == "claiming":
             self._refuse_moving(uuid)
@@ -209,7 +200,7 @@ class AllocationClaims:
             instance.task_state, instance.updated_at = "claiming", now()
             instance.save()
             held = self._allocate_again(instance, held, wanted)
-            instance.task_state, instance.claimed_allocations = None, plain(held.allocations)
+            instance.task_state, instance.claimed_allocations = None, held.allocations
             Claims(self._context, instance.host or "").instance_claim(instance, instance.node)
         self.reservations.end_lost(uuid)
         return Claimed(instance, held.allocations)
@@ -322,6 +313,15 @@ class AllocationClaims:
             found.save()
         return held
 
+    def read(self, uuid: str) -> tuple[Consumer, Instance]:
+        """Return an instance and its consumer. Raises AllocationRefused during a release."""
+        # Read the row last. If another process releases or moves the instance after that, the
+        # consumer generation changes, and Placement refuses our writes.
+        held = self._consumers.get(uuid)
+        instance = Instance.get_by_uuid(self._context, uuid)
+        refuse_released(instance)
+        return held, instance
+
     def where(self, allocations: Allocations) -> ComputeNode | None:
         """Return the node of allocations; None if there is not exactly one."""
         # As in a search, sharing providers count only if there are no others.
@@ -380,11 +380,8 @@ class AllocationClaims:
     @with_retries
     def _claim_existing(self, attempt: _Attempt, suits: Suits) -> Claimed:
         uuid = attempt.instance.uuid
-        attempt.held = held = self._consumers.get(uuid)
-        # Read the row after the consumer: Placement refuses our writes after a later release.
         try:
-            attempt.instance = instance = Instance.get_by_uuid(self._context, uuid)
-            refuse_released(instance)
+            attempt.held, attempt.instance = held, instance = self.read(uuid)
         except (AllocationRefused, ObjectNotFound):
             if attempt.has_asked:
                 self._release_late_allocations(uuid)
@@ -448,7 +445,7 @@ class AllocationClaims:
             claim = partial(self._allocate, attempt)
             allocations, node = self._search.take(held, instance.flavor, suits, claim)
         instance.task_state = None
-        instance.claimed_allocations = plain(allocations)
+        instance.claimed_allocations = allocations
         try:
             Claims(self._context, node.host).instance_claim(instance, node.hypervisor_hostname)
         except ObjectNotFound as error:

@@ -11,7 +11,7 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.allocations.allocation_writer import Allocations, Consumer, plain, was_refused
+from wharfinger.allocations.allocation_writer import Allocations, Consumer, was_refused
 from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.operation_states import (
@@ -96,10 +96,7 @@ class Moves:
         RequestFilterError.
         """
         instance_uuid = names.check_uuid(instance_uuid, "instance")
-        # Read the consumer before the rows. A process that moves or releases the instance
-        # meanwhile changes the consumer generation, and Placement refuses the other write.
-        held = self._consumers.get(instance_uuid)
-        instance = Instance.get_by_uuid(self._context, instance_uuid)
+        held, instance = self.claims.read(instance_uuid)
         _check(instance, held, flavor)
         try:
             migration = self._begin(instance, flavor)
@@ -295,7 +292,7 @@ class Moves:
             migration.status = "confirming"
             migration.save()  # fails if a concurrent revert was faster
         reserved = self._consumers.release(migration.uuid, self._reservations, not_cleaned=kept)
-        instance.claimed_allocations = plain(kept)
+        instance.claimed_allocations = kept
         self._drop(instance, migration, End.SOURCE)
         return migration, reserved
 
@@ -311,7 +308,7 @@ class Moves:
             migration.save()
         had = self._consumers.get(migration.uuid)
         has = self._consumers.get(migration.instance_uuid)
-        migration, instance = self._read(uuid)  # after the consumers, as in start
+        migration, instance = self._read(uuid)  # after the consumers, as in AllocationClaims.read
         if had.allocations:
             self._restore_former_allocations(instance, migration, had, has)
         elif migration.status == "reverting":
@@ -407,7 +404,6 @@ class Moves:
 
 
 def _check(instance: Instance, held: Consumer, flavor: Flavor | None) -> None:
-    refuse_released(instance)
     if instance.node is None or not held.allocations:
         raise AllocationRefused(
             instance=instance.uuid,

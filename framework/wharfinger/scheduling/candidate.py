@@ -19,7 +19,7 @@ class Candidate:
     the answer, by uuid.
     """
 
-    allocations: Mapping[str, Mapping[str, int]]
+    allocations: dict[str, dict[str, int]]
     mappings: Mapping[str, tuple[str, ...]]
     providers: Mapping[str, CandidateProvider]
 
@@ -29,13 +29,6 @@ class Candidate:
         Without mappings, return the providers of all groups.
         """
         return self.mappings[suffix] if self.mappings else self.allocations
-
-    def amounts(self) -> Counter[str]:
-        """Return the total amounts by resource class."""
-        total: Counter[str] = Counter()
-        for amounts in self.allocations.values():
-            total.update(amounts)
-        return total
 
     def is_isolated(self) -> bool:
         """Return whether each provider serves at most one group with a suffix."""
@@ -60,14 +53,20 @@ class Candidate:
         return self.mappings.keys() == {one.suffix for one in groups} and mapped == sources
 
 
+def sum_amounts(parts: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Return the total amounts, by resource class."""
+    total: Counter[str] = Counter()
+    for amounts in parts:
+        total.update(amounts)
+    return total
+
+
 def from_answer(
     request: ResourceRequest, answer: AllocationCandidates, *, has_mappings: bool
 ) -> list[Candidate]:
     """Return the candidates in Placement's answer to a request. Raises UnexpectedAnswer."""
     candidates = _candidates(answer)
-    asked: Counter[str] = Counter()
-    for group in request.groups:
-        asked.update(group.resources)
+    asked = sum_amounts(group.resources for group in request.groups)
     for candidate in candidates:
         if not candidate.is_whole(request.groups, has_mappings=has_mappings):
             raise _unexpected(
@@ -75,7 +74,7 @@ def from_answer(
                 "fit the groups of the request. It has allocations of "
                 f"{', '.join(candidate.allocations)}."
             )
-        if (given := candidate.amounts()) != asked:
+        if (given := sum_amounts(candidate.allocations.values())) != asked:
             raise _unexpected(f"a candidate has {dict(given)}, but {dict(asked)} is requested.")
     return candidates
 

@@ -1,8 +1,8 @@
-"""Errors of Placement when allocations are written, and sums of allocations."""
+"""Errors of Placement when allocations are written."""
 
 import pytest
 
-from wharfinger.allocations.allocation_writer import amounts_of, is_unsure, was_refused
+from wharfinger.allocations.allocation_writer import is_unsure, was_refused
 from wharfinger.exceptions import ConcurrentUpdate, Conflict, PlacementError
 
 POST = "POST /allocations"
@@ -26,9 +26,3 @@ def test_write_of_allocations_is_done_refused_or_of_unknown_outcome(
 ) -> None:
     error = kind(request=request_, status=status, code="", detail="no.")
     assert (was_refused(error), is_unsure(error)) == (refused, unsure)
-
-
-def test_amounts_of_allocations_are_added_up_by_class() -> None:
-    taken = {"cn": {"VCPU": 2, "MEMORY_MB": 512}, "numa": {"VCPU": 1}}
-    assert amounts_of(taken.values()) == {"VCPU": 3, "MEMORY_MB": 512}
-    assert amounts_of([]) == {}

@@ -9,7 +9,7 @@ from tests.lab.samples import uuid
 from wharfinger.exceptions import UnexpectedAnswer
 from wharfinger.placement import model
 from wharfinger.scheduling import RequestGroup, ResourceRequest
-from wharfinger.scheduling.candidate import Candidate, from_answer
+from wharfinger.scheduling.candidate import Candidate, from_answer, sum_amounts
 
 NOVA = "OWNER_NOVA"
 BOTH = ResourceRequest(
@@ -119,3 +119,9 @@ def test_is_isolated_counts_groups_with_suffixes_only() -> None:
 
     assert candidate(u="a", _1="a", _2="b").is_isolated()
     assert not candidate(u="b", _1="a", _2="a").is_isolated()
+
+
+def test_amounts_are_added_up_by_class() -> None:
+    taken = {"cn": {"VCPU": 2, "MEMORY_MB": 512}, "numa": {"VCPU": 1}}
+    assert sum_amounts(taken.values()) == {"VCPU": 3, "MEMORY_MB": 512}
+    assert sum_amounts([]) == {}
