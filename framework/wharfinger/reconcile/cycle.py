@@ -336,7 +336,8 @@ class Reconciler:
             if attempts.remaining is None:
                 return found
             found = replace(found, is_partial=bool(attempts.plan.errors), nodes=found.every_node)
-            return self._observer.within(found, frozenset(attempts.remaining))
+            roots = found.every_node.uuids_of(attempts.remaining)
+            return self._observer.within(found, roots.union(attempts.remaining))
 
         for number in range(_ATTEMPTS):
             if number:
@@ -383,9 +384,9 @@ class Reconciler:
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.conflicts += len(not_taken) + len(conflicts)
         remaining = conflicts.union(state.takeovers, _waiting_for_names(plan))
-        # A root that was found by its name has another uuid than its node.
+        # The next attempt may know another uuid of the node.
         attempts.remaining = remaining.union(
-            node.uuid for node in state.nodes.nodes if state.roots.get(node.name) in remaining
+            node.name for node in state.nodes.nodes if state.roots.get(node.name) in remaining
         )
         self._remember(state, plan, writes)
 

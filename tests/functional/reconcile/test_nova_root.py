@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.cycles import Publishing, allocate, contents, everything
+from tests.lab.cycles import Publishing, allocate, contents, everything, execute
 from tests.lab.drivers import Edit, does_not_answer
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import Crash, summary, writes
@@ -165,6 +165,22 @@ def test_children_after_a_failure_in_the_first_cycle_with_a_new_root_keep_uuids(
     assert publishing.restarted().sync().problems
     assert GPU not in contents(placement)
     publishing.driver.nodes[NODE] = below(GPU)
+    assert not publishing.restarted().sync().problems
+
+    assert contents(placement)[GPU] == before
+
+
+def test_reserved_child_without_a_record_is_published_below_a_new_root_in_one_cycle(
+    publishing: Publishing, placement: PlacementFixture, nova: Nova, holds: Reservations
+) -> None:
+    gpu = str(uuid.uuid4())
+    publishing.driver.nodes[NODE] = below(**{GPU: gpu})
+    publishing.cycle.sync()
+    holds.reserve(summary(placement, GPU), holder="operator", reason="burns")
+    before = contents(placement)[GPU]
+    nova.recreate_root()
+    execute(publishing, "DELETE FROM provider_records WHERE provider_uuid = ?", gpu)
+
     assert not publishing.restarted().sync().problems
 
     assert contents(placement)[GPU] == before
