@@ -350,7 +350,7 @@ class ProviderTree:
         else:
             uuid = self._child_uuids.get(name)
             if uuid is None or uuid in self._desired:
-                uuid = names.child_uuid(parent.uuid, name)
+                uuid = names.child_uuid(self._namespace(parent), name)
         for key in (name, uuid):
             if self.exists(key):
                 raise ProviderExists(name_or_uuid=key)
@@ -363,6 +363,12 @@ class ProviderTree:
         )
         self._set(DesiredProvider(provider=provider))
         return uuid
+
+    def _namespace(self, parent: Provider) -> str:
+        # Another program may create its provider again with another uuid.
+        is_overlaid = self._desired[parent.uuid].mode is PublishingMode.OVERLAY
+        is_others = is_overlaid or self._is_others(parent.uuid)
+        return names.root_uuid(parent.name) if is_others else parent.uuid
 
     def _set(self, desired: DesiredProvider) -> None:
         provider = desired.provider

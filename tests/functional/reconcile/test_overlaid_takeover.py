@@ -158,6 +158,23 @@ def test_reserved_device_that_near_no_longer_listed_stays_reserved_below_a_new_r
     assert is_full(placement, "x_gpu")
 
 
+@BOTH_MODES
+def test_reserved_device_without_a_record_stays_reserved_below_a_new_root(
+    near: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    near.driver.nodes |= dict.fromkeys(("x", "stays"), below("gpu", is_silent=is_silent))
+    sync(near)
+    reserve_gpu(near, placement)
+    gpu = everything()["x_gpu"]["uuid"]
+    Nova(placement, "x").delete_service()
+    execute(near, "DELETE FROM provider_records WHERE provider_uuid = ?", gpu)
+    Nova(placement, "x").create_root()
+
+    sync(near)
+
+    assert is_full(placement, "x_gpu")
+
+
 def test_near_that_returns_with_the_node_leaves_a_device_reserved_that_far_cleans(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
