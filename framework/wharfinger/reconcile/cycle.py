@@ -309,7 +309,6 @@ class Reconciler:
     def _completed(self, state: CycleState) -> CycleState:
         if state.scope is not None and not state.scope:
             return state  # no tree is planned
-        state = replace(state, former_children=self._takeovers.former_children(state))
         state = collect_desired(state, self._driver, self._look_up.allocations_of)
         return self._look_up.with_facts(state)
 

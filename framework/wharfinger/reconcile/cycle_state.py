@@ -45,8 +45,6 @@ class CycleState(PlanFacts):
     is_read: bool = True
     #: Providers outside of our trees that have our instance trait.
     strays: tuple[ProviderSummary, ...] = ()
-    #: The uuids of reserved children that other hosts have published, by node and child name.
-    former_children: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     # Desired:
     #: Root uuids, by node name.

@@ -28,9 +28,6 @@ def known_children(state: CycleState) -> KnownChildren:
                 uuids = found.setdefault(key or "", {}).setdefault(child.name, [])
                 if uuid not in uuids:
                     uuids.insert(0 if uuid in state.live else len(uuids), uuid)
-    for node, children in state.former_children.items():
-        for name, uuid in children.items():
-            found.setdefault(node, {}).setdefault(name, []).append(uuid)
     return found
 
 

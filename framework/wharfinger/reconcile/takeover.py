@@ -1,6 +1,6 @@
 """Take over nodes from other hosts and driver instances."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from datetime import timedelta
 from typing import Final
 
@@ -19,14 +19,12 @@ from wharfinger.objects import (
     ComputeNodeList,
     ProviderRecord,
     ProviderRecordList,
-    ReservationList,
     ServiceList,
     Takeover,
 )
 from wharfinger.providers import Provider, ownership
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
-from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore, read_record
 
 LOG: Final = logging.getLogger(__name__)
@@ -104,39 +102,6 @@ class Takeovers:
     def elsewhere(self, uuids: Collection[str]) -> list[ProviderRecord]:
         """Return the records that this driver instance has of these providers on other hosts."""
         return self._of_namesakes(self._records(uuids))
-
-    def former_children(self, state: CycleState) -> dict[str, dict[str, str]]:
-        """Return the uuids of reserved children of other hosts, by node and child name.
-
-        Skip nodes whose root is in Placement and has a record of this host.
-        """
-        nodes = {
-            node.name
-            for node in state.nodes.nodes
-            if node.uuid not in state.records or node.uuid not in state.live
-        }
-        if not nodes:
-            return {}
-        held = by_provider(ReservationList.get_by_filters(self._context))
-        others = {uuid for uuid in held if not state.record(uuid).is_ours}
-        children = {
-            uuid: child
-            for uuid, record in self._read_elsewhere(others)
-            if record.is_own and (child := record.applied or record.intended)
-        }
-        names = {
-            uuid: root.name
-            for uuid, record in self._read_elsewhere({one.root_uuid for one in children.values()})
-            if (root := record.applied or record.live)
-        }
-        found: dict[str, dict[str, str]] = {}
-        for uuid, child in children.items():
-            name = names.get(child.root_uuid)
-            # Without a record of its root, a child may belong to any of these nodes.
-            for node in nodes if name is None else nodes & {name}:
-                if child.parent_uuid:
-                    found.setdefault(node, {})[child.name] = uuid
-        return found
 
     def take_each(
         self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
@@ -259,11 +224,6 @@ class Takeovers:
             else ()
         )
         return [one for one in found if "provider_uuid" in one and "driver_instance" in one]
-
-    def _read_elsewhere(self, uuids: Collection[str]) -> Iterator[tuple[str, Record]]:
-        for one in self.elsewhere(uuids):
-            if record := read_record(one):
-                yield one.provider_uuid, record
 
     def _of_namesakes(self, records: Iterable[ProviderRecord]) -> list[ProviderRecord]:
         return [
