@@ -53,20 +53,18 @@ class PlacementReader:
         found |= self._with_uuids(ours - found.keys())
         found = {**_remembered(records, unchanged_roots), **found}
         self._add_missing_trees(roots, found, records)
-        unmarked = self._with_uuids({*named} - found.keys())
-        found |= unmarked
+        found |= self._with_uuids({*named} - found.keys())
         trees = {
             provider.root_provider_uuid
             for uuid, provider in found.items()
-            if provider.name in roots or uuid in ours
+            if provider.name in roots or uuid in ours or uuid in named
         }.union(roots.values())
         live = {}
         strays = []
         unreadable: dict[str, PlacementError] = {}
         for uuid, summary in found.items():
             if summary.root_provider_uuid not in trees:
-                if uuid not in unmarked:
-                    strays.append(summary)
+                strays.append(summary)
                 continue
             try:
                 live[uuid] = self._content(summary, records.get(uuid))

@@ -175,6 +175,24 @@ def test_reserved_device_without_a_record_stays_reserved_below_a_new_root(
     assert is_full(placement, "x_gpu")
 
 
+@pytest.mark.parametrize("nodes", [["x"], ["x", "stays"]], ids=["host", "fleet"])
+def test_device_without_a_record_moves_from_a_renamed_root_below_the_new_root(
+    near: Publishing, placement: PlacementFixture, nodes: list[str]
+) -> None:
+    near.driver.nodes |= dict.fromkeys(nodes, below("gpu"))
+    sync(near)
+    reserve_gpu(near, placement)
+    before = everything()
+    request = {"json": {"name": "x-old"}, "microversion": "1.39"}
+    placement.adapter.request(f"/resource_providers/{before['x']['uuid']}", "PUT", **request)
+    execute(near, "DELETE FROM provider_records")
+    Nova(placement, "x").create_root()
+
+    assert not sync(near).problems
+
+    assert everything()["x_gpu"] == before["x_gpu"]
+
+
 def test_near_that_returns_with_the_node_leaves_a_device_reserved_that_far_cleans(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
