@@ -3,6 +3,7 @@
 An error has its facts as attributes::
 
     WharfingerError
+    ├── ChangedMeanwhile
     ├── CommandFailed
     ├── AgentError
     ├── ConfigurationError
@@ -156,6 +157,13 @@ class WharfingerError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Pickle would pass the message, which __init__ does not accept.
         return partial(type(self), **self.facts), ()
+
+
+class ChangedMeanwhile(WharfingerError):
+    """Base of errors that a write of another process can cause: read again before a next attempt.
+
+    Each of these errors also has the base that the tree shows.
+    """
 
 
 class CommandFailed(WharfingerError):
@@ -606,7 +614,7 @@ _LISTS: Final = {
 }
 
 
-class ObjectNotFound(ObjectError):
+class ObjectNotFound(ObjectError, ChangedMeanwhile):
     """An object does not exist."""
 
     template = "there is no {kind} {key}"
@@ -619,7 +627,7 @@ class ObjectNotFound(ObjectError):
             self.args = (f"{self}. List all with {_LISTS[self.kind]}.",)
 
 
-class ObjectExists(ObjectError):
+class ObjectExists(ObjectError, ChangedMeanwhile):
     """Another object has the same unique value."""
 
     template = (
@@ -631,7 +639,7 @@ class ObjectExists(ObjectError):
     unique: str
 
 
-class ConcurrentSave(ObjectError):
+class ConcurrentSave(ObjectError, ChangedMeanwhile):
     """Another process has changed stored objects, so nothing was written.
 
     ``keys`` identifies the affected objects.
@@ -645,7 +653,7 @@ class ConcurrentSave(ObjectError):
     keys: tuple[str, ...]
 
 
-class IntentExpired(ObjectError):
+class IntentExpired(ObjectError, ChangedMeanwhile):
     """A provider was not written, since the plan is older than ``seconds``."""
 
     template = (
@@ -716,7 +724,7 @@ class PermissionRefused(PlacementError):
     remedy: str
 
 
-class NotFound(PlacementError):
+class NotFound(PlacementError, ChangedMeanwhile):
     """The requested object does not exist in Placement (404)."""
 
 
@@ -734,7 +742,7 @@ class Conflict(PlacementError):
     """Placement answered 409: the request conflicts with Placement's present state."""
 
 
-class ConcurrentUpdate(Conflict):
+class ConcurrentUpdate(Conflict, ChangedMeanwhile):
     """Another process has changed the provider or consumer since it was read."""
 
 
@@ -746,5 +754,5 @@ class ProviderInUse(Conflict):
     """A provider with allocations or children cannot be deleted."""
 
 
-class DuplicateProvider(Conflict):
+class DuplicateProvider(Conflict, ChangedMeanwhile):
     """A provider with the name or uuid already exists."""

@@ -18,7 +18,8 @@ CLASSES = {
 #: Operators search for these codes, so none may be removed. A new class adds its code.
 CODES = """
     AdoptionRefused AgentError AllocationLost AllocationRefused BackendError BeingClaimed
-    ChildReplaced ClaimRefused ClaimedAnew CommandFailed ConcurrentSave ConcurrentUpdate
+    ChangedMeanwhile ChildReplaced ClaimRefused ClaimedAnew CommandFailed ConcurrentSave
+    ConcurrentUpdate
     ConfigurationError ConfigurationFileError ConfigurationRefused Conflict DatabaseUnavailable
     DetachmentRefused DeviceProfileError DriverError DriverLoadError DuplicateProvider
     FieldUnset IncompatibleVersion IntentExpired InvalidInventory InvalidName InvalidObject

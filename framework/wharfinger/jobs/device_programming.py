@@ -13,7 +13,7 @@ from oslo_log import log as logging
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
-    ConcurrentSave,
+    ChangedMeanwhile,
     JobRefused,
     JobUnresolved,
     ObjectError,
@@ -158,7 +158,7 @@ class _Work:
                 self.job.create()
             else:
                 self.job.save()
-        except (ConcurrentSave, ObjectExists, ObjectNotFound):
+        except ChangedMeanwhile:
             raise self._taken() from None
 
     def do(self, wait_for_idle: float) -> DeviceJob:
@@ -363,7 +363,7 @@ class _Work:
         self._change(**values)
         try:
             self.job.save()
-        except (ConcurrentSave, ObjectNotFound) as error:
+        except ChangedMeanwhile as error:
             self.is_ours = False
             raise self._error(
                 "another process has resolved or deleted the job while it was in progress.",

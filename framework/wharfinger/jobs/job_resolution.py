@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
 
-from wharfinger.exceptions import ConcurrentSave, JobRefused, ObjectNotFound
+from wharfinger.exceptions import ChangedMeanwhile, JobRefused, ObjectNotFound
 from wharfinger.objects import JOB_HOLDER, Context, DeviceJob, ReservationList
 from wharfinger.objects.field_types import now as current_time
 from wharfinger.placement.client import PlacementClient
@@ -79,7 +79,7 @@ def resolve(
             job.state = "failed"
         try:
             job.save()
-        except (ConcurrentSave, ObjectNotFound):
+        except ChangedMeanwhile:
             raise refused(
                 problem="another process has changed or resolved the job of the device meanwhile.",
                 remedy="Check the job with `wharfinger device jobs`.",

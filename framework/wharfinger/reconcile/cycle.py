@@ -16,16 +16,11 @@ from tenacity import nap, wait_none
 
 from wharfinger.driver import ComputeDriver
 from wharfinger.exceptions import (
+    ChangedMeanwhile,
     ConcurrentSave,
-    ConcurrentUpdate,
     DriverError,
-    DuplicateProvider,
-    IntentExpired,
     NameTaken,
-    NotFound,
     ObjectError,
-    ObjectExists,
-    ObjectNotFound,
     PlacementError,
     PlacementUnavailable,
     StateError,
@@ -63,18 +58,8 @@ LOG: Final = logging.getLogger(__name__)
 #: Attempts at a tree that other processes keep changing; the longest wait between two, in seconds.
 _ATTEMPTS: Final = 5
 _LONGEST_WAIT: Final = 2.0
-#: Errors that come from another process's write between our read and our write.
-CONFLICTS: Final = (
-    ConcurrentUpdate,
-    DuplicateProvider,
-    NotFound,
-    ConcurrentSave,
-    IntentExpired,
-    ObjectExists,
-    ObjectNotFound,
-)
 #: Errors after which the next poll tries again; after other errors, the next drift cycle does.
-_TRANSIENT: Final = (*CONFLICTS, ObjectError, PlacementUnavailable, StateError)
+_TRANSIENT: Final = (ChangedMeanwhile, ObjectError, PlacementUnavailable, StateError)
 
 OnPlan = Callable[[Plan], None]
 OnStep = Callable[[Step], None]
@@ -294,17 +279,19 @@ class Reconciler:
     def _planned(
         self, observe: Callable[[], CycleState], questions: dict[str, bool | WharfingerError]
     ) -> tuple[CycleState, Plan]:
-        named = self.store.contested | self._publisher.adopts
+        contested = set(self.store.contested)
         state = self._completed(observe())
-        if state.is_listing and not self.store.contested <= named:
-            # The completion found providers to adopt that have no instance trait of ours, so the
-            # list did not have them: read again, with these.
+        if state.is_listing and self.store.contested != contested:
+            # These providers to adopt have no instance trait of ours, so the list did not have
+            # them: read again, with these.
             state = self._completed(observe())
         if state.is_listing:
             state = replace(state, unchanged=self._unchanged.find(state))
         plan = plan_cycle(state)
-        confirmed = self._look_up.confirm_removals(state, plan, questions)
-        return confirmed, plan if confirmed is state else plan_cycle(confirmed)
+        if gone := frozenset().union(*(tree.gone for tree in plan.trees)):
+            state = self._look_up.confirm_removals(state, gone, questions)
+            plan = plan_cycle(state)
+        return state, plan
 
     def _completed(self, state: CycleState) -> CycleState:
         if state.scope is not None and not state.scope:
@@ -348,7 +335,7 @@ class Reconciler:
                 state = self._read_state(number, state.snapshot_reservations)
             try:
                 planned, plan = self._planned(observed, questions)
-            except CONFLICTS as error:
+            except ChangedMeanwhile as error:
                 attempts.conflict, attempts.is_blocked = error, True
                 attempts.conflicts += 1
                 continue
@@ -378,7 +365,7 @@ class Reconciler:
                 LOG.debug("a provider tree could not be written: %s", failure)
                 if isinstance(failure, UnknownTrait) and failure.trait == self._publisher.owner:
                     raise failure  # without its owner trait, the instance can publish nothing
-                if isinstance(failure, CONFLICTS):
+                if isinstance(failure, ChangedMeanwhile):
                     conflicts.add(tree.plan.root_uuid)
         attempts.is_blocked = bool(not_taken or conflicts)
         attempts.conflicts += len(not_taken) + len(conflicts)
@@ -406,7 +393,7 @@ class Reconciler:
                 },
             )
         if state.noted_instances:
-            with suppress(ConcurrentSave, ObjectNotFound):  # the next full cycle notes them
+            with suppress(ChangedMeanwhile):  # the next full cycle notes them
                 InstanceList(self.store.context, objects=list(state.noted_instances)).save()
         if state.is_listing and state.scope is None:
             self._unchanged.update(state, plan)

@@ -2,13 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Final
 
-from wharfinger.exceptions import ConcurrentSave, ObjectNotFound
+from wharfinger.exceptions import ChangedMeanwhile
 from wharfinger.objects import Context, DeviceJob, DeviceJobList, ProviderRecordList
-
-#: Errors if another job or process has changed the job meanwhile: nothing is left to do.
-_CONFLICTS: Final = (ConcurrentSave, ObjectNotFound)
 
 
 def jobs_of(context: Context, uuids: Iterable[str]) -> list[DeviceJob]:
@@ -25,7 +21,7 @@ def supersede_functions(context: Context, job_revisions: Mapping[str, int]) -> N
         if one.held_trait is not None and one.revision in known:
             one.stale_traits = sorted({*one.stale_traits, one.held_trait})
             one.held_trait = None
-            with suppress(*_CONFLICTS):
+            with suppress(ChangedMeanwhile):  # by another job or process: nothing is left to do
                 one.save()
 
 
@@ -41,7 +37,7 @@ def delete_jobs(context: Context, host: str, instance: str, gone: Iterable[str])
     known = {record.known("provider_uuid") for record in records}
     for one in found:
         if known.isdisjoint(one.scope):
-            with suppress(*_CONFLICTS):
+            with suppress(ChangedMeanwhile):
                 one.destroy()
 
 
@@ -49,7 +45,7 @@ def delete_earlier(context: Context, job: DeviceJob) -> None:
     """Delete the other finished jobs of the job's device."""
     for one in _finished(context, job.scope):
         if one.provider_uuid != job.provider_uuid:
-            with suppress(*_CONFLICTS):
+            with suppress(ChangedMeanwhile):
                 one.destroy()
 
 

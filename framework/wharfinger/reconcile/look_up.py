@@ -1,6 +1,6 @@
 """Read the facts that a plan needs besides the desired trees."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -24,7 +24,6 @@ from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import Plan
 from wharfinger.providers.provider import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.absence_confirmation import Availability
@@ -63,22 +62,18 @@ class LookUp:
         state = self._functions(state)
         state = self._nodes_of_others(state)
         if state.is_listing:
-            state = self._lost_allocations().find(state, self.usage.claimed())
+            cleans = self.driver.capabilities.supports("cleans_after_release")
+            lost = LostAllocations(self.client, self.store.context, cleans)
+            state = lost.find(state, self.usage.claimed())
             state = self._undeletable_roots(state)
         state = self._reservations(state)
         state = self._name_owners(state)
         return self._obstacles(state)
 
     def confirm_removals(
-        self, state: CycleState, plan: Plan, questions: dict[str, bool | WharfingerError]
+        self, state: CycleState, gone: Set[str], questions: dict[str, bool | WharfingerError]
     ) -> CycleState:
-        """Return the state in which the removals of a plan are confirmed or refused.
-
-        Without removals, the result is ``state`` itself.
-        """
-        gone = frozenset().union(*(tree.gone for tree in plan.trees))
-        if not gone:
-            return state
+        """Return the state in which the removal of ``gone`` providers is confirmed or refused."""
         ours = sum(record.is_ours for record in state.records.values())
         if not self.policy.allows(len(gone), ours):
             refused = MassRemoval(instance=state.publisher.instance, count=len(gone), total=ours)
@@ -101,10 +96,6 @@ class LookUp:
             if not held["allocations"].keys().isdisjoint(wanted):
                 found[consumer] = held
         return found
-
-    def _lost_allocations(self) -> LostAllocations:
-        cleans = self.driver.capabilities.supports("cleans_after_release")
-        return LostAllocations(self.client, self.store.context, cleans)
 
     def _functions(self, state: CycleState) -> CycleState:
         if not state.functions:

@@ -6,13 +6,7 @@ from typing import Final
 
 from oslo_log import log as logging
 
-from wharfinger.exceptions import (
-    ConcurrentSave,
-    NodeTaken,
-    ObjectExists,
-    ObjectNotFound,
-    WharfingerError,
-)
+from wharfinger.exceptions import ChangedMeanwhile, NodeTaken, WharfingerError
 from wharfinger.objects import (
     AGENT_BINARY,
     ComputeNode,
@@ -110,7 +104,7 @@ class Takeovers:
         errors: dict[str, WharfingerError] = {}
         try:
             self._take(rows, live)
-        except (ConcurrentSave, ObjectExists, ObjectNotFound) as error:
+        except ChangedMeanwhile as error:
             if len(rows) == 1:
                 return dict.fromkeys(rows, error)
             uuids, middle = list(rows), len(rows) // 2

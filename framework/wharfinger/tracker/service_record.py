@@ -5,12 +5,12 @@ from typing import Final
 
 from tenacity import retry, retry_if_exception_type, stop_after_attempt
 
-from wharfinger.exceptions import ConcurrentSave, ObjectExists, ObjectNotFound
+from wharfinger.exceptions import ChangedMeanwhile, ObjectNotFound
 from wharfinger.objects import AGENT_BINARY, OWNER_TAG_VERSION, SERVICE_VERSION, Context, Service
 
 _FIRST_VERSION: Final = 1
 _patiently: Final = retry(
-    retry=retry_if_exception_type((ConcurrentSave, ObjectExists, ObjectNotFound)),
+    retry=retry_if_exception_type(ChangedMeanwhile),
     stop=stop_after_attempt(5),
     reraise=True,
 )
