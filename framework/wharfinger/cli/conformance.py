@@ -52,7 +52,7 @@ class ConformanceRun(WharfingerCommand):
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         problem = ""
         try:
-            with Run(asked, parsed_args.report and parsed_args.report.absolute()) as run:
+            with Run(asked, parsed_args.report) as run:
                 for rule in rules:
                     result = run.check(rule)
                     self._print(terminal_output.progress(result))

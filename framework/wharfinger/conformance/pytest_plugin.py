@@ -40,7 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the kit's options, and create the directory of the report."""
+    """Check the kit's options."""
     options = config.option
     if getattr(options, "dist", "no") != "no":
         raise pytest.UsageError(
@@ -49,13 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     try:
         driver = None if options.driver is None else driver_name(options.driver)
-        if driver is not None and options.driver_report is not None:
-            options.driver_report = options.driver_report.absolute()
-            options.driver_report.mkdir(parents=True, exist_ok=True)
     except ArgumentTypeError as error:
         raise pytest.UsageError(f"--driver: {error}") from error
-    except OSError as error:
-        raise pytest.UsageError(f"--driver-report: {error}") from error
     config.stash[_ASKED] = Asked.read(driver, options, "driver-")
     # The author of a driver cannot repair the deprecated calls of libraries.
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning")

@@ -115,7 +115,7 @@ def add_options(add_argument: Callable[..., Any], prefix: str = "") -> None:
     add_argument(
         f"--{prefix}report",
         metavar="DIR",
-        type=Path,
+        type=_new_directory,
         help="write the report to DRIVER.json, DRIVER.md and DRIVER.svg in this directory, anew "
         "after each rule. The directory is created if it is missing. Default: no report",
     )
@@ -174,6 +174,15 @@ def _file(text: str) -> Path:
     if not path.is_file():
         raise ArgumentTypeError(f"there is no file {text}")
     return path.absolute()
+
+
+def _new_directory(text: str) -> Path:
+    path = Path(text).absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArgumentTypeError(f"cannot create directory {text}: {error.strerror}") from error
+    return path
 
 
 def _count(text: str) -> int:

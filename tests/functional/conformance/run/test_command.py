@@ -28,6 +28,7 @@ def _logging() -> Iterator[None]:
         (["tagged", "--profile", "core", "--rule", "WHF-204"], FAILED, "core: FAILED"),
         (["shelf", "--rule", "WHF-20"], USAGE, "there is no rule WHF-20."),
         (["shelf", "--driver-config", "no.conf"], USAGE, "there is no file no.conf"),
+        (["shelf", "--report", "/dev/null/x"], USAGE, "cannot create directory /dev/null/x: "),
         ([], USAGE, "required: NAME"),
     ],
 )
