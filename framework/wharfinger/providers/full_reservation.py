@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.provider import Record
+from wharfinger.providers.plan import ForeignReservation
+from wharfinger.providers.provider import Provider, Record
 
 _Value = TypeVar("_Value")
 
@@ -28,6 +29,17 @@ def releasable(live: Mapping[str, Inventory], record: Record) -> dict[str, int]:
     """Return the ``reserved`` figures that end another program's full reservation, by class."""
     ours = record.applied.inventories if record.applied else {}
     return {name: ours[name].reserved for name in foreign(live, record) & ours.keys()}
+
+
+def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
+    """Return the full reservation of a provider by another program, or None."""
+    classes = foreign(provider.inventories, record)
+    if not classes:
+        return None
+    is_releasable = bool(releasable(provider.inventories, record))
+    return ForeignReservation(
+        uuid=provider.uuid, name=provider.name, classes=classes, is_releasable=is_releasable
+    )
 
 
 def release_command(uuid: str) -> str:

@@ -1,6 +1,6 @@
 """Plans: the steps that give Placement the desired state."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -106,6 +106,30 @@ class DeleteProvider(Step):
     """Delete a provider."""
 
     verb = "delete"
+
+
+def step_target(provider: Provider) -> dict[str, Any]:
+    """Return the provider's uuid, name and root, as arguments for a step."""
+    return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}
+
+
+def steps_between(before: Provider | None, after: Provider) -> Iterator[Step]:
+    """Yield the steps that change a provider; without ``before``, that create it."""
+    if before == after:
+        return
+    target = step_target(after)
+    here = before or replace(after, inventories={}, traits=frozenset(), aggregates=frozenset())
+    if before is None:
+        yield CreateProvider(**target, parent_uuid=after.parent_uuid)
+    elif (here.name, here.parent_uuid) != (after.name, after.parent_uuid):
+        moved = replace(here, **target, parent_uuid=after.parent_uuid)
+        yield UpdateProvider(**target, before=here, after=moved)
+    if here.traits != after.traits:
+        yield SetTraits(**target, before=here.traits, after=after.traits)
+    if here.aggregates != after.aggregates:
+        yield SetAggregates(**target, before=here.aggregates, after=after.aggregates)
+    if here.inventories != after.inventories:
+        yield SetInventories(**target, before=here.inventories, after=after.inventories)
 
 
 def after_step(step: Step, provider: Provider | None) -> Provider | None:

@@ -2,22 +2,12 @@
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers import full_reservation
 from wharfinger.providers.ownership import Publisher, Standing, standing
-from wharfinger.providers.plan import (
-    CreateProvider,
-    ForeignReservation,
-    PendingRemoval,
-    Reshapes,
-    SetAggregates,
-    SetInventories,
-    SetTraits,
-    Step,
-    UpdateProvider,
-)
+from wharfinger.providers.plan import PendingRemoval, Reshapes, SetInventories, Step, steps_between
 from wharfinger.providers.provider import (
     NO_RECORD,
     Absence,
@@ -127,23 +117,11 @@ class TreeDraft:
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Add a provider's new record, and the steps that change the provider."""
         self.records[after.uuid] = record
-        if before == after:
-            return
-        target, add = step_target(after), self.identities.append
-        here = before or replace(after, inventories={}, traits=frozenset(), aggregates=frozenset())
-        if before is None:
-            add(CreateProvider(**target, parent_uuid=after.parent_uuid))
-        elif (here.name, here.parent_uuid) != (after.name, after.parent_uuid):
-            moved = replace(here, **target, parent_uuid=after.parent_uuid)
-            add(UpdateProvider(**target, before=here, after=moved))
-        if here.traits != after.traits:
-            add(SetTraits(**target, before=here.traits, after=after.traits))
-        if here.aggregates != after.aggregates:
-            add(SetAggregates(**target, before=here.aggregates, after=after.aggregates))
-        if here.inventories != after.inventories:
-            self.inventories.append(
-                SetInventories(**target, before=here.inventories, after=after.inventories)
-            )
+        for step in steps_between(before, after):
+            if isinstance(step, SetInventories):
+                self.inventories.append(step)
+            else:
+                self.identities.append(step)
 
     def note_missing(self, uuid: str, record: Record) -> None:
         """Note that another program has to create a provider again."""
@@ -181,25 +159,7 @@ class TreeDraft:
         )
 
 
-def foreign_reservation(provider: Provider, record: Record) -> ForeignReservation | None:
-    """Return which classes of a provider another program has fully reserved, or None."""
-    classes = full_reservation.foreign(provider.inventories, record)
-    if not classes:
-        return None
-    return ForeignReservation(
-        uuid=provider.uuid,
-        name=provider.name,
-        classes=classes,
-        is_releasable=bool(full_reservation.releasable(provider.inventories, record)),
-    )
-
-
 def _seen(record: Record, live: Provider, absence: Absence | None = None) -> Record:
     has_figures = record.own_reserved and record.is_ours  # restore no figures of other owners
     figures = full_reservation.own_reserved(live.inventories, record) if has_figures else {}
     return replace(record, live=live, own_reserved=figures, absence=absence)
-
-
-def step_target(provider: Provider) -> dict[str, Any]:
-    """Return the provider's uuid, name and root, as arguments for a step."""
-    return {"uuid": provider.uuid, "name": provider.name, "root_uuid": provider.root_uuid}

@@ -6,8 +6,8 @@ from typing import Final
 
 from wharfinger.providers import ownership
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import DeleteProvider, PendingRemoval
-from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft, step_target
+from wharfinger.providers.plan import DeleteProvider, PendingRemoval, step_target
+from wharfinger.providers.plan_draft import REPLACED, PlanFacts, TreeDraft
 from wharfinger.providers.provider import Absence, Provider, PublishingMode
 
 #: One cycle may remove up to _FEW providers, or up to 1 / _FRACTION of all.

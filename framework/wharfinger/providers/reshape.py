@@ -13,8 +13,8 @@ from wharfinger.exceptions import InvalidTree
 from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import Allocations, Reshape, SetInventories, Step
-from wharfinger.providers.plan_draft import TreeDraft, step_target
+from wharfinger.providers.plan import Allocations, Reshape, SetInventories, Step, step_target
+from wharfinger.providers.plan_draft import TreeDraft
 from wharfinger.providers.provider import Provider, PublishingMode, Record
 
 #: Less than one unit, so it cannot be allocated, but more than a database's rounding error.

@@ -184,10 +184,9 @@ def _is_record_needed(draft: TreeDraft, uuid: str) -> bool:
     if draft.record(record.root_uuid or "").is_own:
         return False
     ours = record.applied or record.intended
-    is_child = ours is not None and ours.parent_uuid is not None
-    is_own = is_child and record.mode is PublishingMode.OWN
+    is_child = record.is_own and ours is not None and ours.parent_uuid is not None
     is_wanted = uuid in draft.desired or uuid in draft.facts.held
-    return is_own and (is_wanted or record.root_uuid in draft.missing)
+    return is_child and (is_wanted or record.root_uuid in draft.missing)
 
 
 def _renamed_for_now(desired: Iterable[DesiredProvider], live: Mapping[str, Provider]) -> set[str]:

@@ -7,10 +7,17 @@ from dataclasses import replace
 import os_traits
 
 from wharfinger.exceptions import NodeTaken
-from wharfinger.providers import DesiredProvider, Provider, ownership
+from wharfinger.providers import DesiredProvider, Provider, full_reservation, ownership
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.plan import ForeignReservation, Plan, Reshape, SetInventories, TreePlan
-from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation, step_target
+from wharfinger.providers.plan import (
+    ForeignReservation,
+    Plan,
+    Reshape,
+    SetInventories,
+    TreePlan,
+    step_target,
+)
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import Record
 from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.removal import orphan
@@ -145,7 +152,7 @@ def _foreign_reservations(
         if record is None or not record.is_ours or not _is_known_now(state, live):
             continue
         after = record.live if uuid in planned and record.live else live
-        found = foreign_reservation(after, record)
+        found = full_reservation.foreign_reservation(after, record)
         if found and ownership.standing(live, state.publisher, record) is not Standing.FOREIGN:
             yield found
 

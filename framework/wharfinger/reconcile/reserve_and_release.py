@@ -33,8 +33,14 @@ from wharfinger.placement.microversions import Feature
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation, ownership, reshape
 from wharfinger.providers.device_function_traits import function_traits
-from wharfinger.providers.plan import Reshape, SetTraits, Step, TreePlan, UpdateProvider
-from wharfinger.providers.plan_draft import step_target
+from wharfinger.providers.plan import (
+    Reshape,
+    SetTraits,
+    Step,
+    TreePlan,
+    UpdateProvider,
+    step_target,
+)
 from wharfinger.providers.provider import PublishingMode, Record
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.detachment import REASON, FormerRoot

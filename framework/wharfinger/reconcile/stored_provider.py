@@ -9,8 +9,7 @@ from wharfinger.placement.model import Inventories, ProviderSummary, Traits
 from wharfinger.placement.tree_reader import without_contents
 from wharfinger.providers import full_reservation, ownership
 from wharfinger.providers.inventory import Inventory
-from wharfinger.providers.plan import SetInventories
-from wharfinger.providers.plan_draft import step_target
+from wharfinger.providers.plan import SetInventories, step_target
 from wharfinger.providers.provider import NO_RECORD, Provider, Record
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import stored_figures

@@ -16,7 +16,6 @@ from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import full_reservation
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import ForeignReservation
-from wharfinger.providers.plan_draft import foreign_reservation
 from wharfinger.providers.provider import NO_RECORD, Provider, Record, decode
 from wharfinger.reconcile import record_store
 
@@ -137,7 +136,9 @@ def foreign_reservations(context: Context) -> list[ForeignReservation]:
     Raises ObjectError and StateError.
     """
     records = map(_record, ProviderRecordList.get_by_filters(context))
-    found = (foreign_reservation(one.live, one) for one in records if one and one.live)
+    found = (
+        full_reservation.foreign_reservation(one.live, one) for one in records if one and one.live
+    )
     return [one for one in found if one and one.is_releasable]
 
 

@@ -5,9 +5,10 @@ from typing import Any, Final
 import pytest
 
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
+from wharfinger.providers.full_reservation import foreign_reservation
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import TreePlan
-from wharfinger.providers.plan_draft import PlanFacts, foreign_reservation
+from wharfinger.providers.plan_draft import PlanFacts
 from wharfinger.providers.provider import Record
 from wharfinger.providers.tree_planner import plan_trees
 
