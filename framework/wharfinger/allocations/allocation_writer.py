@@ -1,18 +1,11 @@
 """Read, replace and release the allocations of consumers in Placement."""
 
 from collections.abc import Callable, Container, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final
 
-from wharfinger.exceptions import (
-    ConcurrentSave,
-    ConcurrentUpdate,
-    NotFound,
-    PlacementError,
-    WharfingerError,
-)
+from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, PlacementError, WharfingerError
 from wharfinger.objects import Instance, Reservation
 from wharfinger.placement.allocation_writes import AllocationWrites
 from wharfinger.placement.client import PlacementClient
@@ -81,8 +74,7 @@ class Consumers(AllocationWrites):
         providers = [one for one in {*held["allocations"], *also_cleaned} if one not in not_cleaned]
         reservations.before_release(uuid, providers)
         if held["allocations"]:
-            with suppress(NotFound):  # another process has deleted them
-                self.delete_allocations(uuid, held)
+            self.delete_allocations(uuid, held)
         return reservations.after_release(uuid)
 
     def body(
@@ -110,10 +102,11 @@ class Consumers(AllocationWrites):
         self._left.add(uuid)
 
 
-def was_refused(error: PlacementError) -> bool:
+def was_refused(error: WharfingerError) -> bool:
     """Return whether Placement refuses the allocations: 400, or 409 but not ConcurrentUpdate."""
     statuses = (HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT)
-    return error.status in statuses and not isinstance(error, ConcurrentUpdate)
+    is_refused = isinstance(error, PlacementError) and error.status in statuses
+    return is_refused and not isinstance(error, ConcurrentUpdate)
 
 
 def is_unsure(error: WharfingerError) -> bool:

@@ -142,6 +142,20 @@ class FlavorSearch:
                 return False
         return True
 
+    def where(self, allocations: Allocations) -> ComputeNode | None:
+        """Return the node of allocations; None if there is not exactly one."""
+        # As in a search, sharing providers count only if there are no others.
+        roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
+        nodes = nodes_of(self.surroundings.objects, roots)
+        return nodes[0] if len(nodes) == 1 else None
+
+    def _roots(self, providers: Iterable[str], *required: str) -> set[str]:
+        return {
+            one.root_provider_uuid
+            for uuid in providers
+            for one in self.surroundings.placement.list_providers(uuid=uuid, required=required)
+        }
+
     def take(
         self, consumer: Consumer, flavor: Flavor, suits: Suits, claim: Callable[[Allocations], None]
     ) -> Choice:

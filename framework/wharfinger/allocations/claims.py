@@ -11,18 +11,12 @@ from uuid import uuid4
 from oslo_log import log as logging
 
 from wharfinger.allocations.allocation_writer import Allocations, Consumer, is_unsure, was_refused
-from wharfinger.allocations.candidate_attempts import (
-    SHARES,
-    FlavorSearch,
-    Suits,
-    anywhere,
-    nodes_of,
-    place_of,
-)
+from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywhere, place_of
 from wharfinger.allocations.operation_states import (
     is_recent,
     moves_of,
     refuse_claimed,
+    refuse_moving,
     refuse_released,
     seconds,
     with_retries,
@@ -39,7 +33,7 @@ from wharfinger.exceptions import (
     ReservationRefused,
     WharfingerError,
 )
-from wharfinger.objects import ComputeNode, Flavor, Instance, Migration, Reservation
+from wharfinger.objects import Flavor, Instance, Migration, Reservation
 from wharfinger.objects.field_types import now
 from wharfinger.placement.model import ProviderSummary
 from wharfinger.providers import names
@@ -186,7 +180,7 @@ class AllocationClaims:
         held, instance = self.read(uuid)
         refuse_claimed(instance, self._down_time)
         if not held.allocations or instance.known("task_state") == "claiming":
-            self._refuse_moving(uuid)
+            refuse_moving(self._context, uuid)
             wanted = instance.known("claimed_allocations")
             if instance.node is None or not wanted:
                 raise AllocationRefused(
@@ -246,9 +240,7 @@ class AllocationClaims:
         except WharfingerError as error:
             if not is_unsure(error):
                 self._undo_repair(instance, lost.values())
-            if isinstance(error, ReservationRefused) or (
-                isinstance(error, PlacementError) and was_refused(error)
-            ):
+            if isinstance(error, ReservationRefused) or was_refused(error):
                 raise AllocationRefused(
                     instance=uuid,
                     problem=f"the allocation of the instance cannot be restored: {error}",
@@ -322,30 +314,6 @@ class AllocationClaims:
         refuse_released(instance)
         return held, instance
 
-    def where(self, allocations: Allocations) -> ComputeNode | None:
-        """Return the node of allocations; None if there is not exactly one."""
-        # As in a search, sharing providers count only if there are no others.
-        roots = self._roots(allocations, f"!{SHARES}") or self._roots(allocations)
-        nodes = nodes_of(self._context, roots)
-        return nodes[0] if len(nodes) == 1 else None
-
-    def _roots(self, providers: Iterable[str], *required: str) -> set[str]:
-        return {
-            one.root_provider_uuid
-            for uuid in providers
-            for one in self._client.list_providers(uuid=uuid, required=required)
-        }
-
-    def _refuse_moving(self, uuid: str) -> None:
-        if moves_of(self._context, uuid):
-            raise AllocationRefused(
-                instance=uuid,
-                problem="the instance has no allocation, and a move of the instance is in "
-                "progress.",
-                remedy=f"To revert the move, run `wharfinger instance revert {uuid}`. Or release "
-                "the instance.",
-            )
-
     def _create(self, wanted: Instance, held: Consumer) -> bool:
         """Store a new instance; return False if the same instance is stored already."""
         if not held.allocations:
@@ -392,7 +360,7 @@ class AllocationClaims:
                 return Claimed(instance, held.allocations)
             suits = _is_at(instance)
         if not held.allocations:
-            self._refuse_moving(uuid)
+            refuse_moving(self._context, uuid)
             # Let one process claim at a time: if two processes create a consumer at once, Placement
             # (16, as observed) may lose the allocations of one process after it confirmed them.
             refuse_claimed(instance, self._down_time)
@@ -432,7 +400,7 @@ class AllocationClaims:
     def _claim(self, attempt: _Attempt, suits: Suits) -> Claimed:
         instance, held = attempt.instance, attempt.held
         if held.allocations:  # an interrupted claim
-            allocations, node = held.allocations, self.where(held.allocations)
+            allocations, node = held.allocations, self._search.where(held.allocations)
             if node is None or not self._search.fits(instance.flavor, allocations):
                 raise AllocationRefused(
                     instance=instance.uuid,

@@ -16,7 +16,7 @@ from wharfinger.allocations.candidate_attempts import FlavorSearch, Suits, anywh
 from wharfinger.allocations.claims import AllocationClaims
 from wharfinger.allocations.operation_states import (
     is_recent,
-    moves_of,
+    refuse_moving,
     refuse_released,
     seconds,
     with_retries,
@@ -176,15 +176,8 @@ class Moves:
         )
         try:
             migration.create()
-        except ObjectExists as error:
-            for first in moves_of(self._context, instance.uuid):
-                raise AllocationRefused(
-                    instance=instance.uuid,
-                    problem=f"migration {first.uuid} ({first.status}) of the instance is neither "
-                    "confirmed nor reverted.",
-                    remedy="Confirm or revert that migration first. If another service has started "
-                    "the migration, wait until that service ends the migration.",
-                ) from error
+        except ObjectExists:
+            refuse_moving(self._context, instance.uuid)
             raise
         return migration
 
@@ -348,7 +341,7 @@ class Moves:
     def _is_at_source(self, migration: Migration, has: Consumer) -> bool:
         source = (migration.source_compute, migration.source_node)
         if source != (migration.dest_compute, migration.dest_node):
-            node = self.claims.where(has.allocations)
+            node = self._search.where(has.allocations)
             return node is None or place_of(node) == source
         try:
             return self._search.fits(migration.old_flavor, has.allocations)
@@ -360,7 +353,7 @@ class Moves:
         if migration.status == "reverting":
             migration.status = "finished"
             migration.save()
-        elif (node := self.claims.where(has.allocations)) is not None:
+        elif (node := self._search.where(has.allocations)) is not None:
             # The process that started the move has died before it claimed the node.
             self._arrive(instance, migration, node)
 

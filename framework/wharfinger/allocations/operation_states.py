@@ -66,3 +66,15 @@ def moves_of(context: Context, instance_uuid: str) -> list[Migration]:
     """Return the migrations in progress of an instance, oldest first."""
     found = MigrationList.get_by_filters(context, instance_uuid=instance_uuid)
     return [one for one in found if one.is_in_progress]
+
+
+def refuse_moving(context: Context, instance_uuid: str) -> None:
+    """Raise AllocationRefused if a move of an instance is in progress."""
+    for first in moves_of(context, instance_uuid):
+        raise AllocationRefused(
+            instance=instance_uuid,
+            problem=f"migration {first.uuid} ({first.known('status')}) of the instance is neither "
+            "confirmed nor reverted.",
+            remedy="Confirm or revert that migration first, or release the instance. If another "
+            "service has started the migration, wait until that service ends the migration.",
+        )

@@ -1,8 +1,10 @@
 """The requests that write allocations."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
+from wharfinger.exceptions import NotFound
 from wharfinger.placement.client import PlacementClient, consumer_path
 from wharfinger.placement.microversions import Feature, writable_allocations
 
@@ -26,13 +28,14 @@ class AllocationWrites:
         client.command("POST", "/allocations", body, newest=newest, subject=subject)
 
     def delete_allocations(self, consumer_uuid: str, held: Mapping[str, Any] | None = None) -> None:
-        """Delete all allocations of a consumer.
+        """Delete all allocations of a consumer, if it has any.
 
         ``held`` is an earlier answer of Placement. Raises ConcurrentUpdate if Placement notices a
         later write.
         """
         if held is None or self._client.microversion < Feature.CONSUMER_GENERATION.value:
-            self._client.command("DELETE", consumer_path(consumer_uuid))
+            with suppress(NotFound):
+                self._client.command("DELETE", consumer_path(consumer_uuid))
         else:
             body = {consumer_uuid: {**held, "allocations": {}}}
             self.set_allocations(body, f"none for {consumer_uuid}")
