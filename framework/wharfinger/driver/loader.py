@@ -98,7 +98,8 @@ def _import(name: str) -> Any:
             name,
             "entry point",
             f"none in {NAMESPACE}",
-            f"an installed driver ({known}): correct the name, or install the driver's package",
+            f"an installed driver ({known}): correct the name or the option driver in the section "
+            "of the instance, or install the driver's package",
         ) from error
     return manager.driver
 

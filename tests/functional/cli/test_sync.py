@@ -82,6 +82,7 @@ def test_instance_that_cannot_be_loaded_does_not_stop_the_others(program: Progra
 
     assert synced.code == 1
     says(synced, "driver nonsense cannot be loaded: entry point: ", "cyborg", "ironic", "libvirt")
+    says(synced, "correct the name or the option driver in the section of the instance")
     assert "gpus: 9 changes written" in synced.out
     assert inprocess.run(program, "sync", "--driver", "gpus").code == 0
 
