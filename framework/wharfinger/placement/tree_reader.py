@@ -49,6 +49,7 @@ class PlacementReader:
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
+        listed = frozenset(found)
         # A provider of ours that is not in the list may only lack our instance trait.
         found |= self._with_uuids(ours - found.keys())
         found = {**_remembered(records, unchanged_roots), **found}
@@ -64,7 +65,8 @@ class PlacementReader:
         unreadable: dict[str, PlacementError] = {}
         for uuid, summary in found.items():
             if summary.root_provider_uuid not in trees:
-                strays.append(summary)
+                if uuid in listed:
+                    strays.append(summary)
                 continue
             try:
                 live[uuid] = self._content(summary, records.get(uuid))

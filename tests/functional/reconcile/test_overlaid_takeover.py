@@ -429,6 +429,17 @@ def test_first_cycle_of_a_node_with_a_reserved_device_publishes_it_and_reports_n
     assert is_full(placement, "x_gpu")
 
 
+def test_tree_to_which_another_program_moved_its_root_is_no_orphan(
+    near: Publishing, placement: PlacementFixture
+) -> None:
+    near.driver.nodes |= {"x": below(is_silent=True), "stays": below("gpu", is_silent=True)}
+    sync(near)
+    rack = placement.client.create_provider(str(uuid4()), "rack", None).uuid
+    placement.client.update_provider(everything()["x"]["uuid"], "renamed", rack)
+
+    assert not sync(near).pending
+
+
 def test_move_of_most_nodes_is_no_mass_removal(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
