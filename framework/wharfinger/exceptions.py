@@ -725,7 +725,7 @@ class PermissionRefused(PlacementError):
 
 
 class NotFound(PlacementError, ChangedMeanwhile):
-    """The requested object does not exist in Placement (404)."""
+    """The requested object does not exist in Placement (404, or 200 with an empty list)."""
 
 
 class UnknownTrait(PlacementError):

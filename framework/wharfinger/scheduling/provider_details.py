@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from http import HTTPStatus
 from typing import Any, Final
 
 from oslo_log import log as logging
@@ -61,7 +62,7 @@ def find(client: PlacementClient, name_or_uuid: str) -> ProviderSummary:
     if not found:
         raise NotFound(
             request="GET /resource_providers",
-            status=404,
+            status=HTTPStatus.OK,  # the answer is an empty list
             code="",
             detail=f"there is no provider with the name or uuid {name_or_uuid!r}. List all with "
             "`wharfinger provider list`.",

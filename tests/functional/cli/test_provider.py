@@ -99,7 +99,7 @@ def test_provider_show_of_missing_provider_names_it(published: Program) -> None:
             done = inprocess.run(published, "provider", command, name)
             failed(
                 done,
-                f"no provider with the name or uuid '{name}'. "
+                f"200: there is no provider with the name or uuid '{name}'. "
                 "List all with `wharfinger provider list`.",
             )
 
