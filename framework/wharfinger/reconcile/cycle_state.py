@@ -37,7 +37,7 @@ class CycleState(PlanFacts):
     scope: frozenset[str] | None = None
     #: The reservations (uuid and revision) that were stored before the driver's snapshot began.
     snapshot_reservations: Set[tuple[str, int]] = frozenset()
-    #: All stored reservations.
+    #: The stored reservations of the providers of this driver instance.
     reservations: Mapping[str, tuple[Reservation, ...]] = field(default_factory=dict)
     #: The providers in Placement.
     live: Mapping[str, Provider] = field(default_factory=dict)
