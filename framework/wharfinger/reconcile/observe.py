@@ -65,10 +65,7 @@ class Observer:
             for uuid, record in state.records.items()
         ):
             return None
-        state = replace(state, live=live, is_read=False)
-        if any(provider.shares for provider in live.values()):
-            return replace(state, snapshot_reservations=frozenset())
-        return self.within(state, roots)
+        return self.within(replace(state, live=live, is_read=False), roots)
 
     def disabled(self, state: CycleState, due: Mapping[str, Record]) -> CycleState:
         """Return a state whose plan adds COMPUTE_STATUS_DISABLED to these roots."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.lab.cycles import Publishing, allocate, everything, execute
 from tests.lab.drawing import Draw
-from tests.lab.drivers import flat
+from tests.lab.drivers import also, flat
 from tests.lab.moments import Moments
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import (
@@ -383,6 +383,41 @@ def test_poll_of_another_node_does_not_keep_a_clean_provider_reserved(
     for cycle_type in ("poll", "poll", "drift", "sync"):
         run(publishing, cycle_type)
 
+    assert phases(publishing) == []
+    assert figures(placement, "metal") == GOLD
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_poll_of_all_nodes_that_share_a_provider_frees_a_clean_provider(
+    driver: CleaningDriver, publishing: Publishing, placement: PlacementFixture, *, is_read: bool
+) -> None:
+    """The poll reads Placement, or uses the records."""
+
+    def shares(tree: ProviderTree) -> None:
+        tree.update_traits("spare", ["MISC_SHARES_VIA_AGGREGATE"])
+
+    driver.nodes["spare"] = also(shares)(node(GOLD))
+    run(publishing, "sync")
+    release_allocation(publishing)
+    run(publishing, "drift")
+    run(publishing, "poll")
+    assert phases(publishing) == ["released"]
+    driver.clean.add(summary(placement, "metal").uuid)
+    if is_read:
+        uuid_ = summary(placement, "spare").uuid
+        execute(
+            publishing,
+            "UPDATE provider_records SET intended = applied, revision = revision + 1 "
+            "WHERE provider_uuid = ?",
+            uuid_,
+        )
+    placement.requests.clear()
+    driver.says("spare", "spare", "burns")
+
+    run(publishing, "poll")
+
+    lists = [one for one in placement.requests.seen if one.startswith("GET /resource_providers?")]
+    assert bool(lists) == is_read
     assert phases(publishing) == []
     assert figures(placement, "metal") == GOLD
 
