@@ -29,6 +29,7 @@ from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import after_step
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.cycle import Reconciler
+from wharfinger.reconcile.record_store import RowChanges
 
 SIZES: Final = (1000, 10_000)
 HOST: Final = "bench"
@@ -105,9 +106,8 @@ def published(directory: Path, size: int) -> Reconciler:
     there = [replace(one, generation=GENERATION) for one in live.values() if one]
     placement.list_of(there)
     records = {uuid: record for tree in plan.trees for uuid, record in tree.records.items()}
-    cycle.store.write(
-        {one.uuid: replace(record, live=one) for one in there if (record := records[one.uuid])}
-    )
+    stored = {one.uuid: replace(record, live=one) for one in there if (record := records[one.uuid])}
+    cycle.store.write([RowChanges(records=stored)])
     for _ in range(2):  # the first cycle writes the rows of the nodes, the second fills caches
         outcome = cycle.sync()
         if outcome.steps or outcome.problems:

@@ -46,7 +46,7 @@ from wharfinger.providers.plan import (
 )
 from wharfinger.reconcile import tree_write
 from wharfinger.reconcile.kernel_uptime import boottime
-from wharfinger.reconcile.record_store import RecordStore
+from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.tree_write import TreeWrite
 
 LOG: Final = logging.getLogger(__name__)
@@ -108,14 +108,8 @@ class Writer:
             tree.expires = boottime() + self._valid_for
             tree.intended_before = {uuid for uuid in tree.left if store.get(uuid).intended}
 
-        def write(trees: Sequence[TreeWrite]) -> None:
-            store.write(
-                dict(chain.from_iterable(tree_write.intents(tree, store) for tree in trees)),
-                [tree.intent_rows for tree in trees],
-                reports_service=self._reports_service,
-            )
-
-        _save(intending, write, TreeWrite.skip_result)
+        write = partial(store.write, reports_service=self._reports_service)
+        _save(intending, partial(tree_write.intents, store=store), write, TreeWrite.skip_result)
 
     # Requests.
 
@@ -374,14 +368,8 @@ class _Run:
 
 
 def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
-    def write(trees: Sequence[TreeWrite]) -> None:
-        store.write(
-            dict(chain.from_iterable(tree_write.results(tree, store) for tree in trees)),
-            [tree.final_rows() for tree in trees],
-        )
-
     done = [tree for tree in batch if not tree.skips_result]
-    _save(done, write, TreeWrite.drop_rows)
+    _save(done, partial(tree_write.results, store=store), store.write, TreeWrite.drop_rows)
     for tree in done:
         if not tree.skips_result:
             store.contested.update(tree.withdrawn)
@@ -389,12 +377,13 @@ def _store_results(batch: Sequence[TreeWrite], store: RecordStore) -> None:
 
 def _save(
     trees: Sequence[TreeWrite],
-    write: Callable[[Sequence[TreeWrite]], None],
+    changes: Callable[[TreeWrite], RowChanges],
+    write: Callable[[Sequence[RowChanges]], None],
     refuse: Callable[[TreeWrite, WharfingerError], None],
 ) -> None:
     while trees:
         try:
-            write(trees)
+            write([changes(tree) for tree in trees])
             return
         except ConcurrentSave as error:
             for tree in _stale(trees, error):
@@ -404,7 +393,7 @@ def _save(
                 trees[0].skip_result(error)
             else:  # one tree makes all fail: halving finds it
                 middle = len(trees) // 2
-                _save(trees[:middle], write, refuse)
+                _save(trees[:middle], changes, write, refuse)
                 trees = trees[middle:]
         trees = [tree for tree in trees if not tree.skips_result]
 

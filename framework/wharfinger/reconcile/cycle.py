@@ -427,7 +427,7 @@ class Reconciler:
         batches = [others[start : start + BATCH] for start in range(0, len(others), BATCH)]
         try:
             for batch in filter(None, (renamed, *batches)):
-                self.store.write({}, [RowChanges(changed_nodes=batch)])
+                self.store.write([RowChanges(changed_nodes=batch)])
                 self._rows.saved(batch)
         except ConcurrentSave:
             self._read_state()

@@ -30,8 +30,10 @@ from wharfinger.providers.provider import (
 
 @dataclass(slots=True, kw_only=True)
 class RowChanges:
-    """Rows to check, and rows to write in the transaction of the check."""
+    """Records and other rows to write, and rows to check, in one transaction."""
 
+    #: New records by provider uuid; None: delete the record.
+    records: Mapping[str, Record | None] = field(default_factory=dict)
     #: Nodes that have to belong to this driver instance.
     our_nodes: Sequence[str] = ()
     #: The only reservations that these providers may have, by provider uuid.
@@ -80,23 +82,20 @@ class RecordStore:
             self._drop(uuid)
         return before - self.damaged.keys()
 
-    def write(
-        self,
-        records: Mapping[str, Record | None],
-        rows: Sequence[RowChanges] = (),
-        *,
-        reports_service: bool = False,
-    ) -> None:
-        """Write changed records (None: delete) and other rows, in one transaction.
+    def write(self, changes: Sequence[RowChanges], *, reports_service: bool = False) -> None:
+        """Write all changes in one transaction, but no record that is unchanged.
 
         With ``reports_service``, store also that the service of the host is up. Raises
         ConcurrentSave, ObjectError and StateError.
         """
         changed = {
-            uuid: record for uuid, record in records.items() if self.records.get(uuid) != record
+            uuid: record
+            for one in changes
+            for uuid, record in one.records.items()
+            if self.records.get(uuid) != record
         }
-        known = {uuid: its for one in rows for uuid, its in one.known_reservations.items()}
-        ended = [held for one in rows for held in one.ended]
+        known = {uuid: its for one in changes for uuid, its in one.known_reservations.items()}
+        ended = [held for one in changes for held in one.ended]
         batch = RecordBatch(
             self.context,
             host=self.host,
@@ -109,16 +108,16 @@ class RecordStore:
                 for uuid, record in changed.items()
                 if record is None
             },
-            our_nodes=sorted(uuid for one in rows for uuid in one.our_nodes),
-            new_nodes=[node for one in rows for node in one.new_nodes],
-            changed_nodes=[node for one in rows for node in one.changed_nodes],
+            our_nodes=sorted(uuid for one in changes for uuid in one.our_nodes),
+            new_nodes=[node for one in changes for node in one.new_nodes],
+            changed_nodes=[node for one in changes for node in one.changed_nodes],
             reserved_providers=sorted(known),
             known_reservations={held.uuid: held.revision for its in known.values() for held in its},
             reservation_providers={
                 held.uuid: held.provider_uuid for its in (*known.values(), ended) for held in its
             },
-            new_reservations=[held for one in rows for held in one.new_reservations],
-            changed_reservations=[held for one in rows for held in one.changed_reservations],
+            new_reservations=[held for one in changes for held in one.new_reservations],
+            changed_reservations=[held for one in changes for held in one.changed_reservations],
             ended={held.uuid: held.revision for held in ended},
             reports_service=reports_service,
         )

@@ -76,18 +76,6 @@ class TreeWrite:
         """The uuids of the providers that still need a planned step."""
         return frozenset(uuid for uuid, left in self.left.items() if left)
 
-    def final_rows(self) -> RowChanges:
-        """Return the rows to write with the results, and those that no intent has checked."""
-        # After the intents, no other process may change the rows that they have checked.
-        checks = RowChanges() if self.has_intents else self.intent_rows
-        ended, unfinished = self.result_rows.ended, self.unfinished
-        return replace(
-            self.result_rows,
-            our_nodes=checks.our_nodes,
-            known_reservations=checks.known_reservations,
-            ended=tuple(one for one in ended if one.provider_uuid not in unfinished),
-        )
-
     def goes_on_with(self, step: Step) -> bool:
         """Return whether a step can be sent despite the errors so far."""
         if self.failed is not None or not self.refused.keys().isdisjoint(step.touched):
@@ -193,8 +181,12 @@ def readable(reservations: Iterable[Reservation]) -> tuple[Reservation, ...]:
     return tuple(one for one in reservations if "uuid" in one and "revision" in one)
 
 
-def intents(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
-    """Yield the intents to store before the first request, with provider uuids."""
+def intents(tree: TreeWrite, store: RecordStore) -> RowChanges:
+    """Return the changes to store before the first request."""
+    return replace(tree.intent_rows, records=dict(_intended(tree, store)))
+
+
+def _intended(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record]]:
     left = _left_by_reshape(tree)
     changes = {step.uuid: step for step in tree.plan.steps if isinstance(step, SetInventories)}
     full = {uuid: step for uuid, step in changes.items() if fully_reserves(step)}
@@ -267,11 +259,21 @@ def _before_reshape(intent: Record, planned: Record, left: Provider) -> Record:
     return replace(intent, live=left, own_reserved={**temporary, **intent.own_reserved})
 
 
-def results(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record | None]]:
-    """Yield the records to store after the last request (None: delete), with provider uuids.
+def results(tree: TreeWrite, store: RecordStore) -> RowChanges:
+    """Return the changes to store after the last request. The store has the intents."""
+    # After the intents, no other process may change the rows that they have checked.
+    checks = RowChanges() if tree.has_intents else tree.intent_rows
+    ended, unfinished = tree.result_rows.ended, tree.unfinished
+    return replace(
+        tree.result_rows,
+        records=dict(_final(tree, store)),
+        our_nodes=checks.our_nodes,
+        known_reservations=checks.known_reservations,
+        ended=tuple(one for one in ended if one.provider_uuid not in unfinished),
+    )
 
-    The store has the intents of the tree.
-    """
+
+def _final(tree: TreeWrite, store: RecordStore) -> Iterator[tuple[str, Record | None]]:
     left = _left_by_reshape(tree)
     for uuid, planned in tree.plan.records.items():
         if uuid in tree.withdrawn:

@@ -43,6 +43,7 @@ from wharfinger.providers import ProviderTree
 from wharfinger.providers.provider import encode
 from wharfinger.reconcile.cycle import Reconciler
 from wharfinger.reconcile.cycle_result import CycleResult
+from wharfinger.reconcile.record_store import RowChanges
 from wharfinger.reconcile.reserve_and_release import Reservations
 from wharfinger.tracker import service_record
 
@@ -352,7 +353,8 @@ def test_record_of_a_child_that_is_left_after_a_takeover_deletes_nothing(
     force_down(near)
     far.driver.nodes["cn"] = node
     sync(far)
-    record_store(near.context, HOST, near.cycle.instance).write({uuid: record})
+    lost = RowChanges(records={uuid: record})
+    record_store(near.context, HOST, near.cycle.instance).write([lost])
     before = contents(placement)
     force_down(near, down=False)
     sync_without(near, "cn")

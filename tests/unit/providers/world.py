@@ -233,16 +233,12 @@ class Memory(RecordStore):
         super().__init__(Context(), "host", "instance")
         self._fuse = fuse
 
-    def write(
-        self,
-        records: Mapping[str, Record | None],
-        rows: Sequence[RowChanges] = (),
-        *,
-        reports_service: bool = False,
-    ) -> None:
-        assert all(one == RowChanges() for one in rows), "only records are modelled"
+    def write(self, changes: Sequence[RowChanges], *, reports_service: bool = False) -> None:
+        assert all(one == RowChanges(records=one.records) for one in changes), (
+            "only records are modelled"
+        )
         self._fuse.burn()
-        for uuid, record in records.items():
+        for uuid, record in (item for one in changes for item in one.records.items()):
             if record is None:
                 self.records.pop(uuid, None)
             else:

@@ -45,6 +45,7 @@ from wharfinger.providers.plan import (
     TreePlan,
 )
 from wharfinger.providers.provider import Record
+from wharfinger.reconcile.record_store import RowChanges
 
 US: Final = Publisher("gpus", "OWNER_NOVA")
 HOST: Final = names.root_uuid("host")
@@ -138,7 +139,7 @@ def test_deletion_of_a_provider_that_another_program_deleted_succeeds(
 ) -> None:
     live = host(traits=US.traits)
     memory = Memory(Fuse())
-    memory.write({HOST: Record(applied=live, live=live)})
+    memory.write([RowChanges(records={HOST: Record(applied=live, live=live)})])
     step = DeleteProvider(uuid=HOST, name="host", root_uuid=HOST)
     tree = TreePlan(root_uuid=HOST, steps=(step,), live={HOST: live}, records={HOST: None})
     client = DeletedByAnother(live, before_read=before_read)
@@ -343,7 +344,8 @@ def test_crash_before_a_reshape_that_releases_keeps_the_amounts_of_the_owner() -
     theirs = {"VCPU": Inventory(total=8, reserved=3)}
     live = host(inventories=theirs, traits=US.traits)
     client, memory = Crashing(live, before_reshape=True), Memory(Fuse())
-    memory.write({HOST: Record(applied=live, live=live, own_reserved={"VCPU": 2})})
+    record = Record(applied=live, live=live, own_reserved={"VCPU": 2})
+    memory.write([RowChanges(records={HOST: record})])
     change = SetInventories(uuid=HOST, name="host", root_uuid=HOST, before=theirs, after=theirs)
     step = Reshape(uuid=HOST, name="host", root_uuid=HOST, inventories=(change,), allocations={})
     plan = plan_of(client, step, **{HOST: Record(applied=live, live=live)})

@@ -1,6 +1,6 @@
 """Batches of the writer: two transactions for each, intents that expire, trees that fail alone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -57,11 +57,17 @@ class Store(Memory):
         self.stale: str | None = None
         self.refused: set[int] = set()
 
-    def write(self, records: Mapping[str, Record | None], *rows: Any, **also: Any) -> None:
-        self.writes.append(dict(records))
+    def write(self, changes: Sequence[RowChanges], **also: Any) -> None:
+        records = records_in(changes)
+        self.writes.append(records)
         if self.stale in records and len(self.writes) in self.refused:
             raise ConcurrentSave(kind="record", keys=(self.stale,))
-        super().write(records, *rows, **also)
+        super().write(changes, **also)
+
+
+def records_in(changes: Sequence[RowChanges]) -> dict[str, Record | None]:
+    """Return the records in these changes, by provider uuid."""
+    return {uuid: record for one in changes for uuid, record in one.records.items()}
 
 
 class Placement(PlacementModel):
@@ -410,11 +416,11 @@ def test_batch_with_one_row_that_cannot_be_written_writes_all_other_trees(
     bad = every[2].uuid
 
     class Bad(Store):
-        def write(self, records: Mapping[str, Record | None], *rows: Any, **also: Any) -> None:
-            record = records.get(bad)
+        def write(self, changes: Sequence[RowChanges], **also: Any) -> None:
+            record = records_in(changes).get(bad)
             if record is not None and (record.intended is None) == is_result:
                 raise error
-            super().write(records, *rows, **also)
+            super().write(changes, **also)
 
     client, store = Placement(every), Bad(every)
     written = write(client, store, [sets_inventories(one) for one in every])
