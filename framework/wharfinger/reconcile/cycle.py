@@ -43,14 +43,13 @@ from wharfinger.reconcile.device_jobs import delete_jobs, supersede_functions
 from wharfinger.reconcile.kernel_uptime import boottime
 from wharfinger.reconcile.look_up import LookUp
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.reconcile.observe import Observer, by_provider, held_functions
+from wharfinger.reconcile.observe import Observer, UnchangedTrees, by_provider, held_functions
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.reservation_phases import released_since
 from wharfinger.reconcile.reserve_and_release import retry_on
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.tree_write import TreeWrite, readable, tree_writes
-from wharfinger.reconcile.unchanged_trees import UnchangedTrees
 from wharfinger.request_id import same_request
 from wharfinger.tracker.node_rows import NodeRows
 

@@ -1,4 +1,4 @@
-"""Read the trees of a driver instance from Placement and the database."""
+"""Read the trees of a driver instance from Placement and the database, and find changes."""
 
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
@@ -8,8 +8,9 @@ from typing import Final
 from wharfinger.exceptions import WharfingerError
 from wharfinger.objects import DeviceJob, Reservation, ReservationList
 from wharfinger.placement.tree_reader import PlacementReader, Reading
-from wharfinger.providers import Provider, PublishingMode, full_reservation
+from wharfinger.providers import DesiredProvider, Provider, PublishingMode, full_reservation
 from wharfinger.providers.device_function_traits import HeldFunction
+from wharfinger.providers.plan import Plan
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.record_store import RecordStore
@@ -112,6 +113,56 @@ class Observer:
             return {}
         context = self._store.context
         return by_provider(ReservationList.get_by_filters(context, provider_uuid=wanted))
+
+
+class UnchangedTrees:
+    """Remembers the trees that the last full cycle left unchanged."""
+
+    def __init__(self) -> None:
+        self._desired: dict[str, list[DesiredProvider]] = {}
+
+    def find(self, state: CycleState) -> frozenset[str]:
+        """Return the roots of remembered trees that have not changed."""
+        ends = {one.provider_uuid for one, phase in state.phases if phase is None}
+        ends |= {one.provider_uuid for one in state.lost}
+        changing = changed_trees(state).union(
+            state.live[uuid].root_uuid for uuid in ends if uuid in state.live
+        )
+        same = {
+            root
+            for root, desired in _trees(state).items()
+            if self._desired.get(root) == desired
+            and all(
+                (live := state.live.get(wanted.provider.uuid)) and live.root_uuid == root
+                for wanted in desired
+            )
+        }
+        return frozenset(same - changing)
+
+    def forget(self, roots: Iterable[str]) -> None:
+        """Forget trees that a cycle may have changed."""
+        for root in roots:
+            self._desired.pop(root, None)
+
+    def update(self, state: CycleState, plan: Plan) -> None:
+        """Note the trees that the plan of a full cycle leaves unchanged."""
+        changed = {tree.root_uuid for tree in plan.trees} | state.blocked
+        changed |= {step.root_uuid for step in plan.steps}
+        planned = {uuid for tree in plan.trees for uuid in tree.records}
+        planned |= {one.uuid for one in plan.pending}
+        changed |= {state.live[uuid].root_uuid for uuid in planned & state.live.keys()}
+        self._desired = {
+            root: desired
+            for root, desired in _trees(state).items()
+            if root in state.unchanged or root not in changed
+        }
+
+
+def _trees(state: CycleState) -> dict[str, list[DesiredProvider]]:
+    trees: dict[str, list[DesiredProvider]] = {}
+    for wanted in state.desired.values():
+        trees.setdefault(wanted.provider.root_uuid, []).append(wanted)
+    return trees
 
 
 def changed_trees(state: CycleState) -> set[str]:
