@@ -17,14 +17,12 @@ from wharfinger.exceptions import (
     RootDeletionBlocked,
     WharfingerError,
 )
-from wharfinger.objects import JOB_HOLDER, ComputeNodeList, Reservation, ReservationList
+from wharfinger.objects import JOB_HOLDER, Reservation, ReservationList
 from wharfinger.placement.client import PlacementClient
-from wharfinger.placement.model import ProviderSummary
 from wharfinger.placement.tree_reader import FEW, PlacementReader
 from wharfinger.providers import PublishingMode, full_reservation, ownership
 from wharfinger.providers.device_function_traits import with_claims, with_functions
 from wharfinger.providers.ownership import Standing
-from wharfinger.providers.provider import Record
 from wharfinger.providers.removal import RemovalPolicy
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.cycle_state import CycleState
@@ -34,7 +32,7 @@ from wharfinger.reconcile.lost_allocations import LostAllocations
 from wharfinger.reconcile.observe import by_provider
 from wharfinger.reconcile.record_store import RecordStore
 from wharfinger.reconcile.reservation_phases import next_phases
-from wharfinger.reconcile.takeover import Takeovers, shows_publishing
+from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.tracker.usage import HostUsage
 
 LOG: Final = logging.getLogger(__name__)
@@ -53,14 +51,10 @@ class LookUp:
     policy: RemovalPolicy
     usage: HostUsage
 
-    @property
-    def _our_trait(self) -> str:
-        return ownership.instance_trait(self.store.instance)
-
     def with_facts(self, state: CycleState) -> CycleState:
         """Return the state with all further facts that its plan needs."""
         state = self._functions(state)
-        state = self._nodes_of_others(state)
+        state = self.takeovers.find(state)
         if state.is_listing:
             cleans = self.driver.capabilities.supports("cleans_after_release")
             lost = LostAllocations(self.client, self.store.context, cleans)
@@ -102,77 +96,13 @@ class LookUp:
             return state
         records = with_claims(state.records, state.functions)
         desired, superseded = with_functions(
-            state.desired, state.functions, state.live, records, self._our_trait
+            state.desired,
+            state.functions,
+            state.live,
+            records,
+            ownership.instance_trait(state.publisher.instance),
         )
         return replace(state, desired=desired, records=records, superseded=superseded)
-
-    def _nodes_of_others(self, state: CycleState) -> CycleState:
-        # Block the tree to which a provider with a damaged record belongs or moves.
-        damaged = self.store.damaged.keys() & state.desired.keys()
-        state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
-        new = [
-            uuid
-            for uuid in state.roots.values()
-            if uuid not in state.rows.node_revisions
-            and uuid not in state.blocked
-            and (wanted := state.stated(uuid))
-            and wanted.mode is PublishingMode.OWN
-        ]
-        free, taken = self.takeovers.find(state, new)
-        state = state.block(taken.keys() | {row.uuid for row in free}, *taken.values())
-        below, taken = self.takeovers.find_below(self._unrecorded(state), state.live)
-        state = state.block(below | taken.keys(), *taken.values())
-        released: frozenset[str] = frozenset()
-        if state.is_listing:
-            # A repair may leave the record of a child without that of its root.
-            known = state.desired.keys() | state.blocked | state.rows.node_revisions.keys()
-            trees: dict[str, dict[str, Record]] = {}
-            for uuid, record in state.records.items():
-                if record.is_ours and record.root_uuid and record.root_uuid not in known:
-                    trees.setdefault(record.root_uuid, {})[uuid] = record
-            released = self.takeovers.released(trees)
-            for uuid in sorted(released):
-                LOG.info(
-                    "another host or driver instance publishes node %s now, so this driver "
-                    "instance deletes its own records of the node",
-                    uuid,
-                )
-            state = state.block(released)
-        return replace(
-            state,
-            new_nodes=tuple(uuid for uuid in new if uuid not in state.blocked),
-            takeovers={row.uuid: row for row in free} | dict.fromkeys(below),
-            released_roots=released,
-            strays=self._without_record(state.strays) if state.strays and state.is_listing else (),
-        )
-
-    def _without_record(self, strays: tuple[ProviderSummary, ...]) -> tuple[ProviderSummary, ...]:
-        # An instance of this name on another host may publish them, in overlay mode without a row.
-        context, instance = self.store.context, self.store.instance
-        nodes = ComputeNodeList.get_revisions(context, None, instance)
-        left = [one for one in strays if one.root_provider_uuid not in nodes]
-        records = self.takeovers.elsewhere([one.uuid for one in left])
-        recorded = {one.provider_uuid for one in records if shows_publishing(one)}
-        return tuple(one for one in left if one.uuid not in recorded)
-
-    def _unrecorded(self, state: CycleState) -> dict[str, str]:
-        # Roots of other programs, with their names, whose children another host may have published:
-        # they have our trait or our intent, and no record shows that this host has written them.
-        roots = {
-            live.root_uuid
-            for uuid, live in state.live.items()
-            if (record := state.record(uuid)).applied is None
-            and (record.intended or self._our_trait in live.traits)
-        }
-        roots -= state.blocked
-        return {
-            uuid: name
-            for name, uuid in state.roots.items()
-            if uuid in roots
-            and (root := state.desired.get(uuid))
-            and (root.mode is PublishingMode.OVERLAY or not root.stated)
-            and not state.record(uuid).is_own
-        }
 
     def _undeletable_roots(self, state: CycleState) -> CycleState:
         # nova deletes the children first. If a child has allocations, the child and the root stay.

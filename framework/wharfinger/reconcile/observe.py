@@ -95,7 +95,8 @@ class Observer:
         }
         unreadable: dict[str, WharfingerError] = {**reading.unreadable, **damaged}
         reservations = {**state.reservations, **self._late_reservations(state, live)}
-        state = replace(state, live=live, strays=reading.strays, reservations=reservations)
+        strays = reading.strays if state.is_listing else ()
+        state = replace(state, live=live, strays=strays, reservations=reservations)
         state = state.block(unreadable.keys(), *unreadable.values())
         return replace(state, records=_with_spare_figures(state))
 

@@ -1,6 +1,7 @@
 """Take over nodes from other hosts and driver instances."""
 
 from collections.abc import Collection, Iterable, Mapping, Set
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -16,7 +17,8 @@ from wharfinger.objects import (
     ServiceList,
     Takeover,
 )
-from wharfinger.providers import Provider, ownership
+from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import Provider, PublishingMode, ownership
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.record_store import RecordStore, read_record
@@ -39,13 +41,48 @@ class Takeovers:
         self._instance: Final = store.instance
         self._down_time: Final = down_time
 
-    def find(
-        self, state: CycleState, uuids: Iterable[str]
-    ) -> tuple[list[ComputeNode], dict[str, NodeTaken]]:
-        """Return nodes that can be taken over, and errors for nodes that cannot, by uuid."""
-        others = list(self._others(uuids))
+    def find(self, state: CycleState) -> CycleState:
+        """Block the trees that other hosts or driver instances publish; return the new state.
+
+        It also has the nodes and roots that can be taken over, and new nodes without a row.
+        """
+        # Block the tree to which a provider with a damaged record belongs or moves.
+        damaged = self._store.damaged.keys() & state.desired.keys()
+        state = state.block({state.desired[uuid].provider.root_uuid for uuid in damaged})
+        new = [
+            uuid
+            for uuid in state.roots.values()
+            if uuid not in state.rows.node_revisions
+            and uuid not in state.blocked
+            and (wanted := state.stated(uuid))
+            and wanted.mode is PublishingMode.OWN
+        ]
+        state = self._find_below(self._find_nodes(state, new))
+        if state.is_listing:
+            released = self._released(state)
+            strays = self._without_record(state.strays)
+            state = replace(state.block(released), released_roots=released, strays=strays)
+        return replace(state, new_nodes=tuple(uuid for uuid in new if uuid not in state.blocked))
+
+    def take_each(
+        self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
+    ) -> dict[str, WharfingerError]:
+        """Take over nodes, and records below roots without a row; return errors by root uuid."""
+        errors: dict[str, WharfingerError] = {}
+        try:
+            self._take(rows, live)
+        except ChangedMeanwhile as error:
+            if len(rows) == 1:
+                return dict.fromkeys(rows, error)
+            uuids, middle = list(rows), len(rows) // 2
+            for half in (uuids[:middle], uuids[middle:]):
+                errors |= self.take_each({uuid: rows[uuid] for uuid in half}, live)
+        return errors
+
+    def _find_nodes(self, state: CycleState, new: Iterable[str]) -> CycleState:
+        others = list(self._others(new))
         if not others:
-            return [], {}
+            return state
         records = self._records({row.uuid for row in others})
         listed = self._of_hosts_up({(row.host, row.uuid) for row in others} - self._absent(records))
         used = {
@@ -70,54 +107,52 @@ class Takeovers:
                 )
             )
 
-        free = [row for row in others if is_free(row)]
-        held = {row.uuid: row for row in others if not is_free(row)}
+        free = {row.uuid: row for row in others if is_free(row)}
+        held = {row.uuid: row for row in others if row.uuid not in free}
         # Another host may have taken a node since. Then the error has to name that host.
         held |= {row.uuid: row for row in self._others(held)}
-        return free, {
-            uuid: self._taken(row.hypervisor_hostname, uuid, row.driver_instance, row.host)
+        errors = [
+            self._taken(row.hypervisor_hostname, uuid, row.driver_instance, row.host)
             for uuid, row in held.items()
+        ]
+        return replace(state.block(free.keys() | held.keys(), *errors), takeovers=free)
+
+    def _find_below(self, state: CycleState) -> CycleState:
+        # Roots of other programs, with their names, whose children another host may have published:
+        # they have our trait or our intent, and no record shows that this host has written them.
+        trait = ownership.instance_trait(self._instance)
+        roots = {
+            live.root_uuid
+            for uuid, live in state.live.items()
+            if (record := state.record(uuid)).applied is None
+            and (record.intended or trait in live.traits)
         }
-
-    def find_below(
-        self, names: Mapping[str, str], live: Mapping[str, Provider]
-    ) -> tuple[Set[str], dict[str, NodeTaken]]:
-        """Return uuids of roots below which this host can take over records, and errors by root.
-
-        ``names`` has the names of the roots by uuid.
-        """
-        places, listed = self._below(names, live)
+        roots -= state.blocked
+        names = {
+            uuid: name
+            for name, uuid in state.roots.items()
+            if uuid in roots
+            and (root := state.desired.get(uuid))
+            and (root.mode is PublishingMode.OVERLAY or not root.stated)
+            and not state.record(uuid).is_own
+        }
+        places, listed = self._below(names, state.live)
         taken = {
             root: self._taken(names[root], root, self._instance, host)
             for host, root in sorted(self._of_hosts_up(listed), reverse=True)
         }
-        return {root for _host, root in places} - taken.keys(), taken
+        free = {root for _host, root in places} - taken.keys()
+        state = state.block(free | taken.keys(), *taken.values())
+        return replace(state, takeovers={**state.takeovers, **dict.fromkeys(free)})
 
-    def elsewhere(self, uuids: Collection[str]) -> list[ProviderRecord]:
-        """Return the records that this driver instance has of these providers on other hosts."""
-        return self._of_namesakes(self._records(uuids))
-
-    def take_each(
-        self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]
-    ) -> dict[str, WharfingerError]:
-        """Take over nodes, and records below roots without a row; return errors by root uuid."""
-        errors: dict[str, WharfingerError] = {}
-        try:
-            self._take(rows, live)
-        except ChangedMeanwhile as error:
-            if len(rows) == 1:
-                return dict.fromkeys(rows, error)
-            uuids, middle = list(rows), len(rows) // 2
-            for half in (uuids[:middle], uuids[middle:]):
-                errors |= self.take_each({uuid: rows[uuid] for uuid in half}, live)
-        return errors
-
-    def released(self, trees: Mapping[str, Mapping[str, Record]]) -> frozenset[str]:
-        """Return the roots of the trees that another host or driver instance publishes now.
-
-        ``trees`` has our records of providers that our driver does not report, by root and uuid.
-        Below a root of another program, hosts that are up must list all of these providers.
-        """
+    def _released(self, state: CycleState) -> frozenset[str]:
+        # Our records of providers that our driver does not report, by root. A repair may leave the
+        # record of a child without that of its root.
+        known = state.desired.keys() | state.blocked | state.rows.node_revisions.keys()
+        trees: dict[str, dict[str, Record]] = {}
+        for uuid, record in state.records.items():
+            if record.is_ours and record.root_uuid and record.root_uuid not in known:
+                trees.setdefault(record.root_uuid, {})[uuid] = record
         nodes = {
             row.uuid
             for row in self._others(trees)
@@ -130,11 +165,29 @@ class Takeovers:
         }
         listed = {
             (one.host, one.provider_uuid)
-            for one in self.elsewhere(frozenset().union(*absent.values()))
-            if shows_publishing(one) and one.known("absent_since") is None
+            for one in self._elsewhere(frozenset().union(*absent.values()))
+            if _shows_publishing(one) and one.known("absent_since") is None
         }
         published = {uuid for _host, uuid in self._of_hosts_up(listed)}
-        return frozenset(nodes | {root for root, uuids in absent.items() if uuids <= published})
+        # Below a root of another program, hosts that are up must list all of our providers.
+        found = nodes | {root for root, uuids in absent.items() if uuids <= published}
+        for uuid in sorted(found):
+            LOG.info(
+                "another host or driver instance publishes node %s now, so this driver instance "
+                "deletes its own records of the node",
+                uuid,
+            )
+        return frozenset(found)
+
+    def _without_record(self, strays: tuple[ProviderSummary, ...]) -> tuple[ProviderSummary, ...]:
+        if not strays:
+            return ()
+        # An instance of this name on another host may publish them, in overlay mode without a row.
+        nodes = ComputeNodeList.get_revisions(self._context, None, self._instance)
+        left = [one for one in strays if one.root_provider_uuid not in nodes]
+        records = self._elsewhere([one.uuid for one in left])
+        recorded = {one.provider_uuid for one in records if _shows_publishing(one)}
+        return tuple(one for one in left if one.uuid not in recorded)
 
     def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
         # Roots without a row are overlaid: only the records in their trees move.
@@ -219,6 +272,9 @@ class Takeovers:
         )
         return [one for one in found if "provider_uuid" in one and "driver_instance" in one]
 
+    def _elsewhere(self, uuids: Collection[str]) -> list[ProviderRecord]:
+        return self._of_namesakes(self._records(uuids))
+
     def _of_namesakes(self, records: Iterable[ProviderRecord]) -> list[ProviderRecord]:
         return [
             one
@@ -243,9 +299,9 @@ class Takeovers:
         ]
         places: set[_Place] = set()
         listed: set[_Place] = set()
-        for one in self.elsewhere(children):
+        for one in self._elsewhere(children):
             root = _root_of(one, live)
-            if root is not None and root in roots and shows_publishing(one):
+            if root is not None and root in roots and _shows_publishing(one):
                 places.add((one.host, root))
                 if one.known("absent_since") is None:
                     listed.add((one.host, root))
@@ -283,8 +339,7 @@ def _can_be_deleted(record: Record) -> bool:
     return not record.is_own or (record.absence is not None and not record.reservations)
 
 
-def shows_publishing(record: ProviderRecord) -> bool:
-    """Return whether a record shows that its host has written the provider, or was about to."""
+def _shows_publishing(record: ProviderRecord) -> bool:
     return _has(record, "applied") or _has(record, "intended")
 
 

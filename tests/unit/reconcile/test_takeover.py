@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reconcile.states import child, published, root
-from wharfinger.exceptions import ConcurrentSave
+from tests.unit.reconcile.states import child, published, root, state_of
+from wharfinger.exceptions import ConcurrentSave, NodeTaken
 from wharfinger.objects import (
     ComputeNode,
     Context,
@@ -16,6 +16,7 @@ from wharfinger.objects import (
     ProviderRecordList,
     ServiceList,
 )
+from wharfinger.providers import DesiredProvider, PublishingMode
 from wharfinger.reconcile import takeover
 from wharfinger.reconcile.record_store import RecordStore, to_object
 from wharfinger.reconcile.takeover import Takeovers
@@ -43,14 +44,19 @@ def takeovers(monkeypatch: pytest.MonkeyPatch, *hosts: str) -> Takeovers:
     return Takeovers(RecordStore(Context(), "here", "gpus"), timedelta(seconds=60))
 
 
-def test_find_below_of_a_root_that_several_hosts_list_names_the_first_host(
+def test_find_of_a_root_that_several_hosts_list_names_the_first_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = takeovers(monkeypatch, "b", "a", "c")
+    overlaid = DesiredProvider(provider=OVERLAID, mode=PublishingMode.OVERLAY)
+    state = state_of(
+        OVERLAID, GPU, roots={"overlaid": OVERLAID.uuid}, desired={OVERLAID.uuid: overlaid}
+    )
 
-    _free, taken = found.find_below({OVERLAID.uuid: "overlaid"}, {GPU.uuid: GPU})
+    [error] = found.find(state).problems
 
-    assert taken[OVERLAID.uuid].host == "a"
+    assert isinstance(error, NodeTaken)
+    assert (error.uuid, error.host) == (OVERLAID.uuid, "a")
 
 
 def test_take_each_with_a_conflict_of_one_root_takes_the_others_in_few_transactions(
