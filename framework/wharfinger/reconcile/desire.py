@@ -60,7 +60,7 @@ def collect_desired(
     moves = _by_node(state.rows.migrations, driver.host)
     desired: dict[str, DesiredProvider] = {}
     reshapes: dict[str, tuple[Allocations, Allocations]] = {}
-    replaced: dict[str, tuple[str, ...]] = {}
+    children_of: dict[str, Mapping[str, list[str]]] = {}
     taken: dict[str, tuple[str, str]] = {}
     renamed: list[WharfingerError] = []
     problems = [*state.nodes.problems]
@@ -102,8 +102,8 @@ def collect_desired(
         if reshape is not None:
             reshapes[root_uuid] = reshape
         renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
-        replaced |= known_children.replaced(wanted, children)
-    replacing = known_children.problems_of_replaced(state.reservations, desired, replaced)
+        children_of[root_uuid] = children
+    replacing = known_children.problems_of_replaced(state.reservations, desired, children_of)
     reported = [
         BackendError(driver=driver.name, operation=REPORTED, reason=str(problem))
         for problem in guarded(driver.name, "get_problems", lambda: list(driver.get_problems()))

@@ -1,7 +1,7 @@
 """Find the recorded uuids of a root's children, to use them again."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from wharfinger.exceptions import ChildReplaced
 from wharfinger.objects import JOB_HOLDER, Reservation
@@ -39,34 +39,26 @@ def _name_of_root(state: CycleState, uuid: str) -> str | None:
     return root.name if root else None
 
 
-def replaced(
-    desired: Iterable[DesiredProvider], children: Mapping[str, list[str]]
-) -> dict[str, tuple[str, ...]]:
-    """Return the former uuids of children whose uuid has changed, by the new uuid."""
-    found = {}
-    for wanted in desired:
-        uuid = wanted.provider.uuid
-        others = [one for one in children.get(wanted.provider.name, ()) if one != uuid]
-        if others and wanted.stated and wanted.mode is PublishingMode.OWN:
-            found[uuid] = tuple(others)
-    return found
-
-
 def problems_of_replaced(
     reservations: Mapping[str, tuple[Reservation, ...]],
     desired: Mapping[str, DesiredProvider],
-    replaced: Mapping[str, tuple[str, ...]],
+    children: KnownChildren,
 ) -> dict[str, ChildReplaced]:
-    """Return a problem by the uuid of each child that replaces a reserved one."""
+    """Return a problem by the uuid of each child that replaces a reserved one.
+
+    ``children`` are by root uuid.
+    """
     found = {}
-    for uuid, former in replaced.items():
-        others = [one for one in former if one not in desired]
-        held = [one for other in others for one in reservations.get(other, ())]
-        if held:
+    for uuid, wanted in desired.items():
+        mine = wanted.provider
+        known = children.get(mine.root_uuid, {}).get(mine.name, ())
+        former = [one for one in known if one not in desired]
+        held = [one for other in former for one in reservations.get(other, ())]
+        if held and wanted.stated and wanted.mode is PublishingMode.OWN:
             found[uuid] = ChildReplaced(
-                provider=desired[uuid].provider.name,
+                provider=mine.name,
                 uuid=uuid,
-                former=", ".join(others),
+                former=", ".join(former),
                 commands=" and ".join(f"`{_release_command(one)}`" for one in held),
             )
     return found
