@@ -126,7 +126,8 @@ class Moves:
         AllocationRefused and ObjectNotFound.
         """
         migration = self._move_of(instance_uuid, "reverted", "failed")
-        if self._is_starting(migration):
+        is_starting = migration.is_in_progress and migration.status not in _STARTED
+        if is_starting and is_recent(migration, self._down_time):
             raise self._refused(migration, "reverted")
         return self._revert(migration.uuid)
 
@@ -358,16 +359,11 @@ class Moves:
             self._arrive(instance, migration, node)
 
     def _refused(self, migration: Migration, end: str) -> AllocationRefused:
-        if self._is_starting(migration):
+        if migration.is_in_progress and migration.status not in _STARTED:
             remedy = (
                 "Wait until the migration has status finished. If the process that starts the "
                 f"migration has died, run `wharfinger migration recover` after "
                 f"{seconds(self._down_time)}, which reverts the migration."
-            )
-        elif migration.is_in_progress and migration.status not in _STARTED:
-            remedy = (
-                "The process that started the migration has died. Run `wharfinger instance revert "
-                f"{migration.instance_uuid}`."
             )
         else:
             remedy = (
@@ -380,10 +376,6 @@ class Moves:
             f"and cannot be {end}.",
             remedy=remedy,
         )
-
-    def _is_starting(self, migration: Migration) -> bool:
-        is_before = migration.is_in_progress and migration.status not in _STARTED
-        return is_before and is_recent(migration, self._down_time)
 
     def _read(self, uuid: str) -> tuple[Migration, Instance]:
         migration = Migration.get_by_uuid(self._context, uuid)

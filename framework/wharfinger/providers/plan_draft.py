@@ -1,12 +1,14 @@
-"""Facts for the planner, and drafts of the plans of trees."""
+"""Facts for the planner, and drafts of the plans of trees.
+
+A draft keeps the traits of other programs.
+"""
 
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from wharfinger.exceptions import WharfingerError
-from wharfinger.providers import full_reservation
-from wharfinger.providers.ownership import Publisher, Standing, standing
+from wharfinger.providers import fights, full_reservation, ownership
 from wharfinger.providers.plan import PendingRemoval, Reshapes, SetInventories, Step, steps_between
 from wharfinger.providers.provider import (
     NO_RECORD,
@@ -29,7 +31,7 @@ class PlanFacts:
     Mappings and sets are by provider uuid, except ``name_owners``.
     """
 
-    publisher: Publisher
+    publisher: ownership.Publisher
     #: In seconds since the epoch.
     now: float = 0.0
     #: Whether this is a full cycle. Other cycles remove no provider.
@@ -107,12 +109,12 @@ class TreeDraft:
         record, live = self.record(uuid), self.live.get(uuid)
         if live is None or record.mode is not PublishingMode.OWN:
             return record
-        is_proven = self.standing(live) is not Standing.UNPROVEN
+        is_proven = self.standing(live) is not ownership.Standing.UNPROVEN
         return record if is_proven else replace(record, applied=None, intended=None)
 
-    def standing(self, live: Provider) -> Standing:
+    def standing(self, live: Provider) -> ownership.Standing:
         """Return the relation of a provider to this driver instance."""
-        return standing(live, self.facts.publisher, self.record(live.uuid))
+        return ownership.standing(live, self.facts.publisher, self.record(live.uuid))
 
     def change(self, before: Provider | None, after: Provider, record: Record) -> None:
         """Add a provider's new record, and the steps that change the provider."""
@@ -138,7 +140,8 @@ class TreeDraft:
         """Keep an absent provider for now; with ``reason``, always reserve it fully."""
         known, after = self.record(live.uuid), live
         record = _seen(known, live, absence)
-        if reason or (live.uuid in self.facts.held and self.standing(live) is Standing.OURS):
+        is_held = live.uuid in self.facts.held
+        if reason or (is_held and self.standing(live) is ownership.Standing.OURS):
             figures = full_reservation.own_reserved(live.inventories, known)
             after = replace(live, inventories=full_reservation.reserve_fully(live.inventories))
             record = replace(record, live=after, own_reserved=figures)
@@ -149,14 +152,105 @@ class TreeDraft:
             record = replace(record, reservations=(reason,), reserved_since=since)
         self.change(live, after, record)
 
-    def waiting(self, live: Provider, planned: Record) -> Record:
-        """Return the record of a provider whose write waits for a later cycle."""
-        return replace(
-            _seen(self.record(live.uuid), live),
+    def published(self, wanted: DesiredProvider, record: Record) -> tuple[Provider, Record]:
+        """Return a provider as the plan shall leave it, and its new record."""
+        uuid, facts = wanted.provider.uuid, self.facts
+        live = self.live.get(uuid)
+        after, planned = merge(facts, wanted, live, record, self.dropped.get(uuid, ()))
+        if live is None or facts.is_listing or not fights.has_to_wait(planned, live, after):
+            return after, planned
+        return live, replace(
+            _seen(self.record(uuid), live),
             reservations=planned.reservations,
             reserved_since=planned.reserved_since,
             undone=planned.undone,
         )
+
+
+def own_view(live: Provider, record: Record) -> Provider:
+    """Return a provider without our full reservation, and with the name that we gave it."""
+    if record.own_reserved:
+        live = replace(live, inventories=full_reservation.release(live.inventories, record))
+    applied = record.applied
+    if applied and record.mode is PublishingMode.OWN and applied.name != live.name:
+        live = replace(live, name=applied.name)
+    return live
+
+
+def merge(
+    facts: PlanFacts,
+    wanted: DesiredProvider,
+    live: Provider | None,
+    record: Record,
+    dropped: Collection[str] = frozenset(),
+) -> tuple[Provider, Record]:
+    """Return a provider as the plan shall leave it, and its new record."""
+    mine, publisher = wanted.provider, facts.publisher
+    is_own = wanted.mode is PublishingMode.OWN
+    there = live or Provider(uuid=mine.uuid, name=mine.name, root_uuid=mine.root_uuid)
+    # Another owner trait in the driver's tree is the former owner trait of this instance.
+    own_traits = mine.traits - ownership.owners(mine.traits) | publisher.traits
+    own_aggregates = mine.aggregates if is_own else frozenset()
+    own_classes = mine.inventories if is_own else {}
+    leaving = {*record.claimed_classes, *dropped} if is_own else frozenset()
+    seen = full_reservation.release(there.inventories, record)
+    others = {name: inventory for name, inventory in seen.items() if name not in leaving}
+    foreign = full_reservation.foreign(there.inventories, record)
+    if (
+        foreign
+        and ownership.is_adoption(publisher, there, wanted, record)
+        and ownership.explains_reserved(there, wanted, is_allocated=mine.uuid in facts.allocated)
+    ):
+        foreign = frozenset()
+    inventories = {**others, **own_classes}
+    for name in foreign & own_classes.keys():
+        inventories[name] = replace(own_classes[name], reserved=own_classes[name].total)
+    own_reserved = {}
+    if wanted.reservations or mine.uuid in facts.held:
+        own_reserved = {
+            name: item.reserved for name, item in inventories.items() if name not in foreign
+        }
+        inventories = full_reservation.reserve_fully(inventories)
+    after = Provider(
+        uuid=mine.uuid,
+        name=mine.name if is_own else there.name,
+        root_uuid=mine.root_uuid,
+        parent_uuid=mine.parent_uuid if is_own else there.parent_uuid,
+        generation=there.generation,
+        inventories=inventories,
+        traits=own_traits | (there.traits - record.claimed_traits),
+        aggregates=own_aggregates | (there.aggregates - record.claimed_aggregates),
+    )
+    applied = replace(
+        after,
+        # The name that the driver knows: another program may have renamed its provider.
+        name=mine.name,
+        generation=None,
+        inventories={
+            name: inventory if name in foreign else inventories[name]
+            for name, inventory in own_classes.items()
+            # A class that another program has set, and that the driver returns as it is, stays that
+            # program's. Without a record, all classes that the driver reports are ours.
+            if (wanted.reported and not record.is_ours)
+            or name in record.claimed_classes
+            or seen.get(name) != inventory
+        },
+        traits=own_traits - (there.traits - record.claimed_traits) | publisher.traits,
+        aggregates=own_aggregates - (there.aggregates - record.claimed_aggregates),
+    )
+    return after, Record(
+        applied=applied,
+        live=after,
+        own_reserved=own_reserved,
+        reservations=wanted.reservations,
+        reserved_since={
+            reason: record.reserved_since.get(reason, facts.now) for reason in wanted.reservations
+        },
+        mode=wanted.mode,
+        undone=fights.note_undone(record, there, after, is_full_cycle=facts.is_listing)
+        if live
+        else {},
+    )
 
 
 def _seen(record: Record, live: Provider, absence: Absence | None = None) -> Record:

@@ -4,11 +4,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wharfinger.exceptions import ProviderMissing
-from wharfinger.providers import fights, ownership, publish_checks
+from wharfinger.providers import ownership, publish_checks
 from wharfinger.providers.plan import Step, TreePlan
 from wharfinger.providers.plan_draft import PlanFacts, TreeDraft
 from wharfinger.providers.provider import Absence, DesiredProvider, Provider, PublishingMode, Record
-from wharfinger.providers.provider_merge import merge
 from wharfinger.providers.removal import orphan, remove
 from wharfinger.providers.reshape import AllocationChange
 
@@ -112,14 +111,13 @@ def _draft_trees(
 def _publish(
     draft: TreeDraft, leaving_names: Collection[str], renamed_for_now: Collection[str]
 ) -> None:
-    facts = draft.facts
     unpublished: set[str | None] = set()
     detached_roots: dict[str | None, str] = {}
     for wanted in draft.desired.values():
         mine = wanted.provider
         live, record = draft.live.get(mine.uuid), draft.proven_record(mine.uuid)
         if live is None and mine.uuid in draft.known:
-            record = replace(record, absence=record.absence or Absence(facts.now))
+            record = replace(record, absence=record.absence or Absence(draft.facts.now))
         if not wanted.stated and live is not None and not record.is_ours:
             continue  # it is another program's provider, and the driver reports nothing about it
         waits = mine.parent_uuid in unpublished and not draft.stays_root(mine.uuid)
@@ -139,10 +137,7 @@ def _publish(
             if isinstance(problem, ProviderMissing) and mine.uuid in draft.known:
                 draft.note_missing(mine.uuid, record)
         else:
-            dropped = draft.dropped.get(mine.uuid, ())
-            after, remembered = merge(facts, wanted, live, record, dropped)
-            if live and not facts.is_listing and fights.has_to_wait(remembered, live, after):
-                after, remembered = live, draft.waiting(live, remembered)
+            after, remembered = draft.published(wanted, record)
             placed = _placed(draft, after, detached_roots)
             if placed is not after:  # ``applied`` keeps the parent to which the provider returns
                 remembered = replace(remembered, live=placed)

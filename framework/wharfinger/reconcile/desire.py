@@ -22,8 +22,8 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Migration
 from wharfinger.providers import DesiredProvider, Provider, ProviderTree, PublishingMode, ownership
+from wharfinger.providers.plan_draft import own_view
 from wharfinger.providers.provider import Record
-from wharfinger.providers.provider_merge import own_view
 from wharfinger.reconcile import known_children
 from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import former_roots

@@ -17,9 +17,8 @@ from wharfinger.providers.plan import (
     TreePlan,
     step_target,
 )
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, own_view
 from wharfinger.providers.provider import Record
-from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.removal import orphan
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.cycle_state import CycleState

@@ -22,9 +22,8 @@ from wharfinger.providers.device_function_traits import (
     with_corrected_traits,
 )
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, merge
 from wharfinger.providers.provider import Record
-from wharfinger.providers.provider_merge import merge
 
 US = Publisher("fpga", "OWNER_CYBORG")
 DEVICE = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"

@@ -12,9 +12,8 @@ from tests.unit.providers.world import planned_records
 from wharfinger.providers import Inventory, Provider, ProviderTree, PublishingMode, names
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Allocations, Plan, Reshape, SetInventories
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, own_view
 from wharfinger.providers.provider import Record
-from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.reshape import admitting
 from wharfinger.providers.tree_planner import plan_trees
 

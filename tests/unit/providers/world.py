@@ -25,9 +25,8 @@ from wharfinger.placement.model import ProviderSummary, Traits, WithGeneration
 from wharfinger.providers import Inventory, Provider, ProviderTree
 from wharfinger.providers.ownership import Publisher
 from wharfinger.providers.plan import Plan, Step, TreePlan
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, own_view
 from wharfinger.providers.provider import Record, Uptime
-from wharfinger.providers.provider_merge import own_view
 from wharfinger.providers.tree_planner import plan_trees
 from wharfinger.reconcile.apply import Writer
 from wharfinger.reconcile.record_store import RecordStore, RowChanges

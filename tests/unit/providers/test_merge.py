@@ -9,9 +9,8 @@ import pytest
 from wharfinger.providers import DesiredProvider, Inventory, Provider, PublishingMode
 from wharfinger.providers.full_reservation import foreign
 from wharfinger.providers.ownership import Publisher
-from wharfinger.providers.plan_draft import PlanFacts
+from wharfinger.providers.plan_draft import PlanFacts, merge, own_view
 from wharfinger.providers.provider import Record
-from wharfinger.providers.provider_merge import merge, own_view
 
 US = Publisher("gpus", "OWNER_NOVA")
 UUID = "6f9de2f4-9d0c-4d0f-a4a6-0c2c5b1f7d31"
