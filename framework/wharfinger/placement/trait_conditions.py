@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import Final, Self
 
 from wharfinger.exceptions import InvalidRequest
@@ -32,7 +34,7 @@ class TraitConditions:
     def __post_init__(self) -> None:
         # A choice of one trait is the same as a required trait, which older servers accept, too.
         choices = {*map(frozenset, self.any_of), *(frozenset([one]) for one in self.required)}
-        for trait in self.forbidden | frozenset().union(*choices):
+        for trait in sorted(self.forbidden.union(*choices)):
             check_name(trait)
         if frozenset() in choices:
             raise _invalid(ANY_OF, "it needs at least one trait.")
@@ -57,27 +59,29 @@ class TraitConditions:
         Raises InvalidRequest.
         """
         values = list(values)
-        required: set[str] = set()
-        any_of: set[Traits] = set()
-        forbidden: set[str] = set()
         given = ""  # the text that an error names
         try:
+            parts = []
             for given in values:
-                value = given.strip()
-                if value.startswith(ANY_OF):
-                    any_of.add(_choice(value))
-                    continue
-                for item in map(str.strip, value.split(",")):
-                    traits = forbidden if item.startswith(_FORBIDDEN) else required
-                    traits.add(check_name(item.removeprefix(_FORBIDDEN)))
+                parts.append(cls._parse_one(given.strip()))
             given = " ".join(values)
-            return cls(
-                required=frozenset(required),
-                any_of=frozenset(any_of),
-                forbidden=frozenset(forbidden),
-            )
+            return reduce(and_, parts, cls())
         except InvalidRequest as error:
             raise _invalid(given, error.problem, key) from None
+
+    @classmethod
+    def _parse_one(cls, value: str) -> Self:
+        traits = frozenset(map(str.strip, value.removeprefix(ANY_OF).split(",")))
+        forbidden = frozenset(trait for trait in traits if trait.startswith(_FORBIDDEN))
+        if not value.startswith(ANY_OF):
+            names = frozenset(trait.removeprefix(_FORBIDDEN) for trait in forbidden)
+            return cls(required=traits - forbidden, forbidden=names)
+        for trait in sorted(forbidden):
+            problem = (
+                f"no trait after in: can be forbidden. Write {trait} as a condition of its own."
+            )
+            raise _invalid(value, problem)
+        return cls(any_of=frozenset([traits]))
 
     def __bool__(self) -> bool:
         return bool(self.required or self.any_of or self.forbidden)
@@ -121,18 +125,6 @@ def check_name(trait: str) -> str:
     else:
         return trait
     raise _invalid(trait, problem)
-
-
-def _choice(value: str) -> Traits:
-    traits = [item.strip() for item in value.removeprefix(ANY_OF).split(",")]
-    for trait in traits:
-        if trait.startswith(_FORBIDDEN):
-            problem = (
-                f"no trait after in: can be forbidden. Write {trait} as a condition of its own."
-            )
-            raise _invalid(value, problem)
-        check_name(trait)
-    return frozenset(traits)
 
 
 def _invalid(value: str, problem: str, key: str = "required") -> InvalidRequest:
