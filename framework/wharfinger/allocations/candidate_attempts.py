@@ -79,12 +79,8 @@ class Places(RequestFilter):
         #: The places of refused candidates.
         self.elsewhere: Final[dict[str, None]] = {}
 
-    def node(self, candidate: Candidate) -> ComputeNode | None:
-        """Return the node of a candidate; None if there is not exactly one."""
-        nodes = self._nodes_of(candidate)
-        return nodes[0] if len(nodes) == 1 else None
-
-    def _nodes_of(self, candidate: Candidate) -> list[ComputeNode]:
+    def nodes(self, candidate: Candidate) -> list[ComputeNode]:
+        """Return the nodes that a candidate is on. If it is suitable, that is one node."""
         roots = _roots(candidate)
         if not roots <= self._nodes.keys():
             trees = {one.root_provider_uuid for one in candidate.providers.values()}
@@ -96,7 +92,7 @@ class Places(RequestFilter):
 
     def objection(self, request: ResourceRequest, candidate: Candidate) -> str | None:
         """Return where an unsuitable candidate is, as text; None if it suits."""
-        nodes = self._nodes_of(candidate)
+        nodes = self.nodes(candidate)
         if len(nodes) == 1 and self._suits(nodes[0]):
             return None
         if nodes:
@@ -224,11 +220,7 @@ class FlavorSearch:
         if not found.candidates and not found.dropped:
             # Placement does not report all unknown names: it may stop before it reads a name.
             requested_names.check_known(client, *requested_names.of_flavor(flavor, request))
-        choices = [
-            (one.allocations, node)
-            for one in found.candidates
-            if (node := places.node(one)) is not None
-        ]
+        choices = [(one.allocations, places.nodes(one)[0]) for one in found.candidates]
         return choices, _why_none(found.dropped.get(_PLACES, 0), list(places.elsewhere))
 
     def _request(self, flavor: Flavor) -> ResourceRequest:

@@ -88,29 +88,23 @@ def with_functions(
     instance_trait: str,
 ) -> tuple[Mapping[str, DesiredProvider], frozenset[str]]:
     """Return desired with corrected function traits, and uuids of devices with obsolete jobs."""
-    mine = {
-        uuid: held
+    devices = {
+        uuid: (wanted, live.get(uuid), records.get(uuid, NO_RECORD), held)
         for uuid, held in functions.items()
         if (wanted := desired.get(uuid)) and wanted.stated
     }
-    since = {
-        uuid: newer_traits(desired[uuid], live.get(uuid), records.get(uuid, NO_RECORD), held)
-        for uuid, held in mine.items()
-    }
-    new = {uuid for uuid in mine if uuid in live and instance_trait not in live[uuid].traits}
-    superseded = new.union(uuid for uuid, reported in since.items() if reported)
+    newer = {uuid: newer_traits(*device) for uuid, device in devices.items()}
+    new = {uuid for uuid in devices if uuid in live and instance_trait not in live[uuid].traits}
+    superseded = new.union(uuid for uuid, traits in newer.items() if traits)
     changed = {
         uuid: with_corrected_traits(
-            desired[uuid],
-            records.get(uuid, NO_RECORD),
-            held,
-            superseded=not superseded.isdisjoint((uuid, *held.parts)),
+            wanted, record, held, superseded=not superseded.isdisjoint((uuid, *held.parts))
         )
-        for uuid, held in mine.items()
+        for uuid, (wanted, _live, record, held) in devices.items()
     }
     # A trait from before the job may have been read from Placement before the job ended.
-    ended = new.union(uuid for uuid, reported in since.items() if reported - mine[uuid].stale)
-    return {**desired, **changed}, frozenset(uuid for uuid in ended if mine[uuid].traits)
+    ended = new.union(uuid for uuid, traits in newer.items() if traits - functions[uuid].stale)
+    return {**desired, **changed}, frozenset(uuid for uuid in ended if functions[uuid].traits)
 
 
 def with_claims(
