@@ -120,11 +120,12 @@ def _absence_of_unproven(draft: TreeDraft, live: Provider) -> Absence | None:
     record = draft.record(live.uuid)
     if draft.standing(live) is Standing.FOREIGN:
         return None
-    is_node = live.parent_uuid is None and record.mode is PublishingMode.OWN
-    if record.absence or not is_node or draft.facts.roots_may_be_elsewhere:
+    facts, is_child = draft.facts, live.parent_uuid is not None
+    is_elsewhere = facts.children_may_be_elsewhere if is_child else facts.roots_may_be_elsewhere
+    if record.absence or record.mode is not PublishingMode.OWN or is_elsewhere:
         return record.absence
-    # Another host takes a node over only if the absence of its root is recorded here. The length
-    # stays unknown: it must not count towards a removal if the root proves to be ours.
+    # Another host takes the provider over only if its absence is recorded here. The length stays
+    # unknown: it must not count towards a removal if the provider proves to be ours.
     return Absence(draft.facts.now)
 
 

@@ -3,7 +3,7 @@
 "near" is the former host of node x, and "far" the new one.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from uuid import uuid4
 
 import pytest
@@ -248,13 +248,7 @@ def test_device_that_far_creates_after_a_process_of_near_ended_stays_fars(
     start(near, far, below(is_silent=is_silent))
     near.driver.nodes["x"] = below("gpu", is_silent=is_silent)
     far.driver.nodes["x"] = below("gpu", is_silent=is_silent, total=2)
-
-    def fail() -> None:
-        raise PlacementUnavailable(request="POST", status=0, code="", detail="no answer")
-
-    placement.adapter.once_before(lambda method, path: method == "POST", fail)
-    with pytest.raises(PlacementUnavailable):
-        near.restarted().sync()
+    end_before(near, placement, lambda method, path: method == "POST")
     if is_late:
         placement.adapter.once_before(lambda method, path: method == "POST", lambda: sync(far))
     else:
@@ -265,6 +259,44 @@ def test_device_that_far_creates_after_a_process_of_near_ended_stays_fars(
     assert [type(one) for one in outcome.problems] == [NodeTaken]
     assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (2, 0)}
     assert not sync(far).steps
+
+
+@BOTH_MODES
+def test_device_whose_creation_two_hosts_began_is_published_by_the_host_that_keeps_the_node(
+    near: Publishing, far: Publishing, placement: PlacementFixture, *, is_silent: bool
+) -> None:
+    def tags(method: str, path: str) -> bool:
+        created = everything().get("x_gpu", {"uuid": "not yet"})
+        return (method, path) == ("PUT", f"/resource_providers/{created['uuid']}/traits")
+
+    start(near, far, below(is_silent=is_silent))
+    near.driver.nodes["x"] = below("gpu", is_silent=is_silent)
+    far.driver.nodes["x"] = below("gpu", is_silent=is_silent, total=2)
+    end_before(near, placement, lambda method, path: method == "POST")
+    end_before(far, placement, tags)
+    for one in (near, far):
+        assert [type(problem) for problem in sync(one).problems] == [NodeTaken]
+    assert contents(placement)["x_gpu"]["traits"] == set()
+    del near.driver.nodes["x"]
+
+    outcome = sync(near, far)
+
+    assert not outcome.problems
+    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (2, 0)}
+    assert "x_gpu" not in recorded(near)
+
+
+def end_before(
+    one: Publishing, placement: PlacementFixture, is_it: Callable[[str, str], bool]
+) -> None:
+    """Let a process end while the first request that ``is_it`` selects is under way."""
+
+    def fail() -> None:
+        raise PlacementUnavailable(request="a write", status=0, code="", detail="no answer")
+
+    placement.adapter.once_before(is_it, fail)
+    with pytest.raises(PlacementUnavailable):
+        one.restarted().sync()
 
 
 # Instances and allocations.

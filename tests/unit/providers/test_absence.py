@@ -139,14 +139,27 @@ def test_absence_of_a_root_that_may_not_be_ours_is_recorded_without_its_length(
     assert record.absence == absence
 
 
-@pytest.mark.parametrize("mode", [PublishingMode.OVERLAY, PublishingMode.OWN])
-def test_absence_of_a_provider_that_is_no_node_and_may_not_be_ours_is_not_recorded(
-    mode: PublishingMode,
+@pytest.mark.parametrize(
+    ("facts", "absence"),
+    [(DUE, Absence(DUE.now)), (replace(DUE, children_may_be_elsewhere=True), None)],
+    ids=["all nodes known", "a node unknown"],
+)
+def test_absence_of_a_child_that_may_not_be_ours_is_recorded_without_its_length(
+    facts: PlanFacts, absence: Absence | None
 ) -> None:
-    live = root() if mode is PublishingMode.OVERLAY else child(traits=frozenset())
-    draft = absent(live, absence=None, mode=mode)
+    """Another host takes the child over only if its absence is recorded."""
+    live = child(traits=frozenset())
+    draft = absent(live, root(), facts=facts, applied=None, intended=live, absence=None)
     assert waits_for(draft)
-    record = draft.records[live.uuid]
+    record = draft.records[GPU]
+    assert record is not None
+    assert record.absence == absence
+
+
+def test_absence_of_an_overlaid_provider_is_not_recorded() -> None:
+    draft = absent(root(), absence=None, mode=PublishingMode.OVERLAY)
+    assert waits_for(draft)
+    record = draft.records[HOST]
     assert record is not None
     assert record.absence is None
 
