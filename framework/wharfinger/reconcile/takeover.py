@@ -161,7 +161,7 @@ class Takeovers:
         absent = {
             root: records.keys()
             for root, records in trees.items()
-            if not self._store.get(root).is_own and all(map(_can_be_deleted, records.values()))
+            if not _is_node(self._store.get(root)) and all(map(_can_be_deleted, records.values()))
         }
         listed = {
             (one.host, one.provider_uuid)
@@ -331,6 +331,12 @@ def _root_of(one: ProviderRecord, live: Mapping[str, Provider]) -> str | None:
     # Without its revision, the record cannot move; that of an overlaid provider names a node.
     is_movable = "revision" in one and one.known("mode") != "overlay"
     return provider.root_uuid if provider and is_movable else None
+
+
+def _is_node(root: Record) -> bool:
+    # A detached child is a root, too, and another host may publish the node to which it belongs.
+    ours = root.applied or root.intended
+    return root.is_own and ours is not None and ours.parent_uuid is None
 
 
 def _can_be_deleted(record: Record) -> bool:

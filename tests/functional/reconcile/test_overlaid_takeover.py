@@ -383,6 +383,22 @@ def test_nodes_that_two_hosts_swap_are_taken_over_by_both(
     assert recorded(far) == {"x", "x_gpu"}
 
 
+def test_device_in_use_that_was_detached_on_near_is_free_below_the_new_root_of_far(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    start(near, far, below("gpu"))
+    allocate(placement, CONSUMER, x_gpu={"VGPU": 1})
+    Reservations(near.client, near.context).detach(summary(placement, "x_gpu"))
+    Nova(placement, "x").recreate_root()
+    move(near, far, below("gpu"))
+
+    sync(near, far, near, far, near, far)
+
+    assert contents(placement)["x_gpu"]["parent"] == "x"
+    assert contents(placement)["x_gpu"]["inventories"] == {"VGPU": (4, 0)}
+    assert not sync(near).pending
+
+
 # Removals and orphans.
 
 
