@@ -1,6 +1,6 @@
 """Ask the driver for the provider tree of each node, and check it."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -29,7 +29,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.detachment import former_roots
 from wharfinger.reconcile.driver_calls import as_problem, guarded, wrong_answer
 from wharfinger.reconcile.reshape_allocation_checks import edited
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 #: The name of the operation in errors that a driver reports itself.
 REPORTED: Final = "publishing"
@@ -101,7 +101,13 @@ def collect_desired(
         _merge(desired, wanted, placed)
         if reshape is not None:
             reshapes[root_uuid] = reshape
-        renamed += _renamed(driver, node, state.live.get(root_uuid), desired[root_uuid])
+        live = state.live.get(root_uuid)
+        if live and live.name != node.name and desired[root_uuid].mode is PublishingMode.OVERLAY:
+            renamed.append(
+                ProviderRenamed(
+                    provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
+                )
+            )
         children_of[root_uuid] = children
     replacing = known_children.problems_of_replaced(state.reservations, desired, children_of)
     reported = [
@@ -195,15 +201,6 @@ def _roots_of_nodes(state: CycleState) -> set[str]:
             if not keys.isdisjoint(names) or provider.shares:
                 found.add(uuid)
     return found
-
-
-def _renamed(
-    driver: ComputeDriver, node: Node, live: Provider | None, wanted: DesiredProvider
-) -> Iterator[ProviderRenamed]:
-    if wanted.mode is PublishingMode.OVERLAY and live is not None and live.name != node.name:
-        yield ProviderRenamed(
-            provider=node.name, uuid=live.uuid, renamed=live.name, instance=driver.name
-        )
 
 
 def _tree(

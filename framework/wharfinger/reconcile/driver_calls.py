@@ -23,7 +23,7 @@ from wharfinger.objects import ComputeNode
 from wharfinger.providers import names
 from wharfinger.reconcile import kernel_uptime
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.reported_node import Node, pci_stats_of
+from wharfinger.tracker.node_rows import Node, pci_stats_of
 
 LOG: Final = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Self
 
 from wharfinger.exceptions import WharfingerError
 from wharfinger.providers.provider import Record, Uptime
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.plan import phases_by_tree, root_finder
 from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.reservation_phases import Phases
-from wharfinger.tracker.node_rows import NodeRows
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node, NodeRows
 
 
 @dataclass(slots=True)

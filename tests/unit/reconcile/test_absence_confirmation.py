@@ -14,7 +14,7 @@ from wharfinger.providers import Provider, names
 from wharfinger.providers.provider import Record
 from wharfinger.reconcile.absence_confirmation import Availability
 from wharfinger.reconcile.node_list import NodeList
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 CN: Final = root("cn")
 GPU: Final = child("gpu", CN)

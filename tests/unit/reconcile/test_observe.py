@@ -16,7 +16,7 @@ from wharfinger.reconcile.cycle_state import CycleState
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.observe import Observer, changed_trees
 from wharfinger.reconcile.record_store import RecordStore
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 CN: Final = root("cn")
 

@@ -36,7 +36,7 @@ from wharfinger.reconcile.desire import collect_desired
 from wharfinger.reconcile.driver_calls import list_nodes
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.plan import plan_cycle
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 #: An absence that is longer than the delay of the policy.
 DUE: Final = Absence(900.0, Uptime("boot", 0.0))

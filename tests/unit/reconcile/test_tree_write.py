@@ -7,7 +7,7 @@ from tests.unit.reconcile.states import child, published, root, state_of
 from wharfinger.providers.plan import Plan, TreePlan
 from wharfinger.reconcile.node_list import NodeList
 from wharfinger.reconcile.tree_write import tree_writes
-from wharfinger.tracker.reported_node import Node
+from wharfinger.tracker.node_rows import Node
 
 
 @dataclass
