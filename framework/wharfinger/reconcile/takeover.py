@@ -191,10 +191,10 @@ class Takeovers:
 
     def _take(self, rows: Mapping[str, ComputeNode | None], live: Mapping[str, Provider]) -> None:
         # Roots without a row are overlaid: only the records in their trees move.
-        nodes = {uuid: row for uuid, row in rows.items() if row is not None}
-        former = {(row.driver_instance, row.host, uuid) for uuid, row in nodes.items()}
-        of_nodes = {(host, uuid) for name, host, uuid in former if name == self._instance}
-        below, listed = self._below(rows.keys() - nodes.keys(), live)
+        nodes = [row for row in rows.values() if row is not None]
+        overlaid = {uuid for uuid, row in rows.items() if row is None}
+        of_nodes = {(row.host, row.uuid) for row in nodes if row.driver_instance == self._instance}
+        below, listed = self._below(overlaid, live)
         places = of_nodes | below
         found = [
             one
@@ -203,38 +203,39 @@ class Takeovers:
                 self._context, host=host, driver_instance=self._instance
             )
         ]
-        listed |= of_nodes - self._absent(found)
         records = [one for one in found if (one.host, _root_of(one, live)) in places]
         if not (nodes or records):
             return
-        moved = {one.provider_uuid for one in records}
+        # The rows have their former host until they are saved.
+        taken = [
+            ("node", row.hypervisor_hostname, row.uuid, row.driver_instance, row.host)
+            for row in nodes
+        ]
+        for host, uuid in sorted(below):
+            name = live[uuid].name if uuid in live else uuid
+            taken.append(("the providers below root", name, uuid, self._instance, host))
+        listed |= of_nodes - self._absent(found)
+        roots, moved = rows.keys() - overlaid, {one.provider_uuid for one in records}
         Takeover(
             self._context,
             host=self._host,
             driver_instance=self._instance,
-            nodes=list(nodes.values()),
+            nodes=nodes,
             records=records,
             superseded={
                 uuid: revision
                 for uuid, revision in self._store.revisions.items()
-                if uuid in moved or self._store.get(uuid).root_uuid in nodes
+                if uuid in moved or self._store.get(uuid).root_uuid in roots
             },
             down_hosts=sorted({host for host, _root in listed}),
             down_time=self._down_time.total_seconds(),
         ).save()
-        former |= {(self._instance, *place) for place in below}
-        for instance, host, uuid in sorted(former):
-            row, root = rows[uuid], live.get(uuid)
-            name = row.hypervisor_hostname if row else root.name if root else uuid
+        for one in taken:
             LOG.warning(
                 "this host has taken over %s %s (%s) from driver instance %s on host %s: the host "
                 "is down, the instance no longer lists the node, or the node no longer has the "
                 "trait of the instance.",
-                "node" if row else "the providers below root",
-                name,
-                uuid,
-                instance,
-                host,
+                *one,
             )
 
     def _taken(self, node: str, uuid: str, other: str, host: str) -> NodeTaken:
