@@ -2,13 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import TypeVar
 
 from wharfinger.providers.inventory import Inventory
 from wharfinger.providers.plan import ForeignReservation
 from wharfinger.providers.provider import Provider, Record
-
-_Value = TypeVar("_Value")
 
 
 def reserve_fully(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
@@ -98,13 +95,12 @@ def disputed(records: Collection[Record]) -> frozenset[str]:
 def without_classes(record: Record, classes: Collection[str]) -> Record:
     """Return the record as if its driver instance never wrote these classes."""
 
-    def kept(values: Mapping[str, _Value]) -> dict[str, _Value]:
-        return {name: value for name, value in values.items() if name not in classes}
+    def without(side: Provider | None) -> Provider | None:
+        if side is None:
+            return None
+        kept = {name: one for name, one in side.inventories.items() if name not in classes}
+        return replace(side, inventories=kept)
 
-    applied, intended = record.applied, record.intended
-    return replace(
-        record,
-        applied=applied and replace(applied, inventories=kept(applied.inventories)),
-        intended=intended and replace(intended, inventories=kept(intended.inventories)),
-        own_reserved=kept(record.own_reserved),
-    )
+    figures = {name: one for name, one in record.own_reserved.items() if name not in classes}
+    applied, intended = without(record.applied), without(record.intended)
+    return replace(record, applied=applied, intended=intended, own_reserved=figures)

@@ -236,6 +236,20 @@ def test_sync_during_a_move_regards_no_allocation_as_lost(
     assert rows(publishing.context) == {}
 
 
+@pytest.mark.parametrize("act", ["claim", "repair"])
+def test_claim_and_repair_without_allocation_during_a_move_are_refused(
+    desk: Desk, act: str
+) -> None:
+    desk.claim(SMALL, uuid=ONE)
+    migration = desk.moves.start(ONE)
+    desk.client.delete_allocations(ONE)
+
+    with pytest.raises(AllocationRefused, match=rf"{migration.uuid} \(finished\)"):
+        desk.claim(SMALL, uuid=ONE) if act == "claim" else desk.claims.repair(ONE)
+
+    assert ONE not in held()
+
+
 def test_sync_after_another_program_has_restored_the_allocation_ends_the_reservation(
     cards: Desk, publishing: Publishing
 ) -> None:
