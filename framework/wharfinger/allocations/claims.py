@@ -469,17 +469,18 @@ class AllocationClaims:
 
 
 def _refuse_different(stored: Instance, wanted: Instance) -> None:
-    is_same = {
+    same = {
         "flavor": stored.flavor.is_same_as(wanted.flavor),
         "project": stored.project_id == wanted.project_id,
         "user": stored.user_id == wanted.user_id,
     }
-    for name in (name for name, same in is_same.items() if not same):
-        raise AllocationRefused(
-            instance=stored.uuid,
-            problem=f"an instance with this uuid, but another {name}, already exists.",
-            remedy="Use another uuid for the new instance.",
-        )
+    for name, is_same in same.items():
+        if not is_same:
+            raise AllocationRefused(
+                instance=stored.uuid,
+                problem=f"an instance with this uuid, but another {name}, already exists.",
+                remedy="Use another uuid for the new instance.",
+            )
 
 
 def _is_at(instance: Instance) -> Suits:
