@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from wharfinger.conformance.driver_observer import CallObserver
 from wharfinger.conformance.subject import Subject
+
+_Result = TypeVar("_Result")
 
 #: Processor times below this are too short to be compared, in units of ``processor_time_of``.
 _SHORT: Final = 100.0
@@ -62,10 +64,10 @@ def lines_of(subject: Subject, work: Callable[[], object]) -> int:
     return lines
 
 
-def run_unobserved(subject: Subject, work: Callable[[], object]) -> None:
-    """Run ``work`` without ``subject.process``, a slow observer."""
+def run_unobserved(subject: Subject, work: Callable[[], _Result]) -> _Result:
+    """Run ``work`` without ``subject.process``, a slow observer; return its result."""
     with _timing(subject):
-        work()
+        return work()
 
 
 def processor_time_of(subject: Subject, work: Callable[[], object], runs: int) -> float:

@@ -165,8 +165,9 @@ def _refusal(seen: int, size: int, error: WharfingerError) -> str:
 
 
 def _cost(subject: Subject, driver: ComputeDriver, size: int) -> _Cost:
-    described = describe(driver, subject.placement.contents())
-    live = {name: one.provider for name, one in described.items()}
+    first = partial(describe, driver, subject.placement.contents())
+    described = first() if size <= _TRACED else run_unobserved(subject, first)
+    live = as_contents(described)
     subject.harness.expect()
     work = partial(_ask_all, driver, live, refresh=True)
     lines = time = None
