@@ -18,7 +18,7 @@ def test_kill_of_the_agent_or_an_instance_loses_nothing_and_leaves_no_process(
 ) -> None:
     with KilledAgent(placement, placement_url, tmp_path) as killed:
         found: dict[int, list[str]] = {}
-        numbers = draw(range(200), 2)
+        numbers = draw(range(200), 1)
         for count, number in enumerate(numbers, start=1):
             faults = killed.kill_something(number)
             if count % _ROUND == 0 or count == len(numbers):

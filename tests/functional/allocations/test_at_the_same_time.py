@@ -181,7 +181,7 @@ def test_act_between_any_two_steps_of_another_act_leaves_no_faults(
             with suppress(*DOCUMENTED):
                 ACTS[others](other)
 
-        for number, name in draw(act.steps, 3):
+        for number, name in draw(act.steps, 2):
             with suppress(*DOCUMENTED):
                 act.interrupted(number, come_between)
             found = settled(publishing)
@@ -264,7 +264,7 @@ def test_two_acts_on_one_move_interleaved_at_any_step_have_one_winner(
         lambda: said.append(attempt(patient, first)),
         reads=True,
     )
-    for number in draw(range(len(act.passed)), 3):
+    for number in draw(range(len(act.passed)), 2):
         said.clear()
         act.interrupted(number, lambda: said.append(attempt(patient, second)))
         came, done = outcome(patient, "cn-0"), {*said} - {"too late"}

@@ -311,7 +311,7 @@ def test_random_histories_leave_exactly_the_expected_allocations(
         run_state_machine_as_test(
             History if draw.seed is None else seed(draw.seed)(History),
             settings=settings(
-                max_examples=HISTORIES or draw.number(20, some=2),
+                max_examples=HISTORIES or draw.number(20, some=1),
                 stateful_step_count=25,
                 deadline=None,
                 derandomize=not HISTORIES and draw.seed is None,

@@ -408,7 +408,7 @@ def test_repair_that_dies_at_any_step_is_finished_by_another_repair(
         summary(publishing.placement, name).uuid: kind
         for name, kind in (("cn-0", "VCPU"), (card, "VGPU"))
     }
-    for (number, moment), with_sync in draw(list(product(rehearsed.steps, (False, True))), 5):
+    for (number, moment), with_sync in draw(list(product(rehearsed.steps, (False, True))), 2):
         rehearsed.die(number)
         if with_sync:
             publishing.restarted().sync()

@@ -156,7 +156,7 @@ def test_move_interrupted_with_remote_objects_is_recovered(
     """``test_histories`` interrupts moves whose objects this process stores."""
     scene = scene_elsewhere
     cases = [(act, number) for act in MOVES for number in scene.boundaries(act)]
-    for act, number in draw(cases, 3):
+    for act, number in draw(cases, 2):
         desk = scene.begin(act)
         with Boundaries(scene.quay.placement, crash_at=number), pytest.raises(Crash):
             scene.do(desk, act)
@@ -179,7 +179,7 @@ def test_move_of_a_process_killed_at_a_boundary_is_recovered(
     whole = run(None)
     assert whole.code == 0, "its traceback is on standard error"
     assert scene.state() == COMES[act]
-    for number in draw(range(len(whole.boundaries)), 2):
+    for number in draw(range(len(whole.boundaries)), 1):
         assert run(number).code == -signal.SIGKILL
         assert recovered(scene) in MAY_COME[act], number
 
@@ -216,7 +216,7 @@ def test_act_on_a_move_that_was_recovered_meanwhile_is_refused_or_done(
         return len(steps.passed)
 
     for act in MOVES:
-        for number in draw(range(run(act, None)), 2):
+        for number in draw(range(run(act, None)), 1):
             run(act, number)
 
 
@@ -317,5 +317,5 @@ def test_move_with_a_failed_request_is_finished_by_a_repeat(
 
     for act in MOVES:
         numbers = range(run(act, None, None))
-        for fault, number in draw([(fault, one) for fault in SWEPT for one in numbers], 2):
+        for fault, number in draw([(fault, one) for fault in SWEPT for one in numbers], 1):
             run(act, number, fault)

@@ -231,7 +231,7 @@ def stage(
         yield Stage(program, interceptor, placement)
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(4)
 @pytest.mark.parametrize(("act", "name"), _pairs(), ids=lambda value: value.replace(" ", "-"))
 def test_sync_with_fault_at_any_request_reports_it_and_the_next_sync_repairs(
     stage: Stage, draw: Draw, act: str, name: str

@@ -29,7 +29,7 @@ KEPT = {Status.PASSED, Status.EXEMPT}
 @pytest.mark.drawn(1)
 @pytest.mark.parametrize("kind", [DevicesDriver, MachinesDriver])
 def test_honest_driver_conforms(kind: type[LabDriver], examiner: Examiner, draw: Draw) -> None:
-    ids = sorted(draw(sorted(RULES.keys() - SLOW), 8) + draw(sorted(SLOW), 1))
+    ids = sorted(draw(sorted(RULES.keys() - SLOW), 4) + draw(sorted(SLOW), 1))
 
     results = examined(kind, [RULES[id] for id in ids], examiner, examples=2)
 
@@ -62,7 +62,7 @@ def cases(drivers: Iterable[tuple[str, type[LabDriver]]], *, slow: bool) -> list
     ]
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(5)
 @pytest.mark.parametrize(("rule", "kind"), cases(MUTANTS, slow=False))
 def test_mutant_breaks_its_rule(rule: str, kind: type[LabDriver], examiner: Examiner) -> None:
     see_broken(rule, kind, examiner)
@@ -117,7 +117,7 @@ def test_mutant_keeps_the_core_and_the_rules_before_its_own(
     assert broken == ALSO_BROKEN.get(kind.__name__, set()), [told(results[id]) for id in broken]
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize(("rule", "kind"), cases(UNUSUAL, slow=False))
 def test_unusual_driver_that_is_right_keeps_its_rule(
     rule: str, kind: type[LabDriver], examiner: Examiner

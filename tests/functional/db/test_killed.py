@@ -45,7 +45,7 @@ def test_upgrade_is_completed_however_often_it_is_killed(place: Place, draw: Dra
     kills = 0
     before = version(place), schema(place)
     # An upgrade through all versions has 38 steps. MariaDB commits after each step.
-    for steps in draw(range(1, 16 if place.kind == "mysql" else 34), 4):
+    for steps in draw(range(1, 16 if place.kind == "mysql" else 34), 2):
         kills += is_killed_after(place, steps)
         now = version(place), schema(place)
         if place.kind != "mysql" and now != before:

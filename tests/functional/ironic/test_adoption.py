@@ -121,7 +121,7 @@ def metal(placement: PlacementFixture, tmp_path: Path) -> Iterator[Metal]:
 WAYS = pytest.mark.parametrize("way", ["command", "matching"])
 
 
-@pytest.mark.drawn(8)
+@pytest.mark.drawn(4)
 @WAYS
 @pytest.mark.parametrize("state", STATES)
 @pytest.mark.parametrize("is_allocated", [False, True], ids=["no allocation", "allocated"])

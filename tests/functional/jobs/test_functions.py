@@ -254,7 +254,7 @@ def test_job_that_ends_at_any_step_of_a_cycle_sets_the_function(
     before = [number for number, step in enumerate(steps) if step.startswith("before ")]
     writes = [one for one in before if "PUT" in steps[one] and steps[one].endswith("/traits")]
     assert writes
-    for number in draw(before, 2, keep=writes):
+    for number in draw(before, 1, keep=writes):
         assert run(number)[number] == steps[number]
         assert device.functions == set(), steps[number]
         for cycle in CYCLES.values():
@@ -283,7 +283,7 @@ def test_job_that_ends_at_any_step_of_a_cycle_is_not_superseded_by_a_former_func
     assert device.functions == {"OLD"}
     looks = [number for number, step in enumerate(steps) if step.startswith("before ")]
     assert looks
-    for number in draw(looks, 4):
+    for number in draw(looks, 2):
         assert run(number)[number] == steps[number]
         device.says()
         publishing.cycle.sync()

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("act", ["created", "changed", "shrunk", "fleet changed"])
 def test_sync_killed_at_any_boundary_is_completed_or_undone_by_the_next(
     act: str,

@@ -106,7 +106,7 @@ def holds(publishing: Publishing) -> Reservations:
     return Reservations(publishing.client, publishing.context)
 
 
-@pytest.mark.drawn(6)
+@pytest.mark.drawn(3)
 @pytest.mark.parametrize("edit", [below, silent], ids=["overlays", "silent"])
 @pytest.mark.parametrize("sees_it_missing", [True, False])
 @pytest.mark.parametrize("nodes", [[NODE], [NODE, "other"]], ids=["host", "fleet"])

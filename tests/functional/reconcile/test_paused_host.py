@@ -19,7 +19,7 @@ def test_host_paused_at_any_point_does_not_change_the_node_of_its_new_host(
             assert any(stage in point for point in pausing.points), stage
         found = {
             pausing.points[number]: faults
-            for number in draw(range(len(pausing.points)), 3)
+            for number in draw(range(len(pausing.points)), 2)
             if (faults := pausing.faults(number))
         }
     assert not found
@@ -36,7 +36,7 @@ def test_process_paused_after_its_listing_does_not_overwrite_its_successor(
         listed = pausing.points.index("after get_available_nodes")
         found = {
             pausing.points[number]: faults
-            for number in draw(range(listed, len(pausing.points)), 2)
+            for number in draw(range(listed, len(pausing.points)), 1)
             if (faults := pausing.overwritten(number))
         }
     assert not found

@@ -165,7 +165,7 @@ _ACTS = st.one_of(
 def test_placement_after_random_acts_matches_the_model(
     placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
-    @draw.examples(40, some=4)
+    @draw.examples(40, some=2)
     @given(acts=st.lists(_ACTS, min_size=8, max_size=20))
     @example(
         acts=[

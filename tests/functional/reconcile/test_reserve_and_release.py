@@ -583,7 +583,7 @@ def test_act_that_crashes_at_any_step_is_completed_by_the_next_cycle(
     with Steps(placement) as steps:
         act(as_new_process(publishing), placement)
     assert len(steps.passed) >= 4
-    for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 3):
+    for number, after in draw(product(range(len(steps.passed)), ("sync", "drift", "poll")), 2):
         step = steps.passed[number]
         moments.go_back(start)
         as_new_process(publishing)
@@ -609,7 +609,7 @@ def test_act_that_crashes_at_any_step_is_completed_by_repeating_the_act(
         act(as_new_process(publishing), placement)
     done = contents(placement)
     holders = rows(publishing.context).keys()
-    for number, step in draw(enumerate(steps.passed), 3):
+    for number, step in draw(enumerate(steps.passed), 2):
         moments.go_back(start)
         with Steps(placement, crash_at=number), pytest.raises(Crash):
             act(as_new_process(publishing), placement)
@@ -690,7 +690,7 @@ def test_two_acts_interleaved_at_any_step_keep_reserved_providers_full(
 
     count = len(steps_with(NEVER))
     assert count >= 5
-    for number in draw(range(count), 3):
+    for number in draw(range(count), 2):
         step = steps_with(number)[number]
         held = {uuid for uuid, _holder in rows(publishing.context)}
         for name in ("cn", "gpu"):
@@ -750,7 +750,7 @@ def test_reservation_between_two_steps_of_a_cycle_keeps_the_provider_full(
 
     count = len(steps_with(NEVER))
     assert count >= (1 if cycle_type == "drift" else 2)
-    for number in draw(range(count), 3):
+    for number in draw(range(count), 2):
         step = steps_with(number)[number]
         if begins:
             if beside == "reserve":

@@ -320,7 +320,7 @@ def recover(placement: PlacementFixture) -> None:
 
 
 @ANYWHERE
-@pytest.mark.drawn(3)
+@pytest.mark.drawn(2)
 @pytest.mark.parametrize("changed", [False, True], ids=["unchanged", "changed"])
 @pytest.mark.parametrize(
     "moment", [(number, when) for number in range(len(WRITES)) for when in ("before", "after")]
@@ -881,7 +881,7 @@ CASES: Final = st.builds(
 def test_random_reshape_keeps_the_amounts_of_each_consumer(
     placement: PlacementFixture, tmp_path_factory: pytest.TempPathFactory, draw: Draw
 ) -> None:
-    @draw.examples(30, some=5)
+    @draw.examples(30, some=3)
     @given(case=CASES)
     def of_any_tree(case: Case) -> None:
         _moves_all(placement, tmp_path_factory.mktemp("state"), case)

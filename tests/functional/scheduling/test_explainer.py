@@ -151,7 +151,7 @@ def test_counts_of_random_requests_match_placement(world: World, draw: Draw) -> 
     ends: Counter[str] = Counter()
 
     @settings(
-        max_examples=FORESTS or draw.number(SHORT_VERSION, some=6),
+        max_examples=FORESTS or draw.number(SHORT_VERSION, some=3),
         derandomize=not FORESTS,
         database=None,
         deadline=None,

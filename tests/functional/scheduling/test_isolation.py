@@ -125,7 +125,7 @@ def test_owner_filter_never_mixes_owners_and_drops_nothing_else(world: World, dr
     seen: Counter[str] = Counter()
 
     @settings(
-        max_examples=FORESTS or draw.number(SHORT_VERSION, some=12),
+        max_examples=FORESTS or draw.number(SHORT_VERSION, some=6),
         derandomize=not FORESTS,
         database=None,
         deadline=None,

@@ -102,7 +102,7 @@ def url(placement_service: EmbeddedPlacement) -> Iterator[str]:
 def test_both_programs_find_the_same_providers(url: str, tmp_path: Path, draw: Draw) -> None:
     openstack, wharfinger = OpenStack(url, tmp_path), Program(tmp_path, url)
     symmetric = f"{SYMMETRIC} --group-policy isolate"
-    candidates = draw(CANDIDATES, 10, keep=[symmetric])
+    candidates = draw(CANDIDATES, 5, keep=[symmetric])
     providers = draw(PROVIDERS, 3)
     commands = [f"{CANDIDATE_LIST} {query}" for query in candidates]
     commands += [f"{PROVIDER_LIST} {query}" for query in providers]

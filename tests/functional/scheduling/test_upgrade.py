@@ -199,7 +199,7 @@ def changes(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return told
 
 
-@pytest.mark.drawn(2)
+@pytest.mark.drawn(1)
 @pytest.mark.parametrize("spec", ["resources:VGPU", "resources_GPU:VGPU"])
 @pytest.mark.parametrize("newest", ["1.39", "1.33"])
 def test_upgrade_host_by_host_offers_the_same_providers_at_each_step(

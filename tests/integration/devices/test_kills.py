@@ -103,7 +103,7 @@ def test_job_that_is_killed_leaves_the_device_reserved_until_it_is_resolved(
     lab: Programming, draw: Draw
 ) -> None:
     boundaries = [*BOUNDARIES]
-    for boundary in draw(boundaries, 3):
+    for boundary in draw(boundaries, 2):
         place = boundaries.index(boundary)
         # The state before a step equals that after the previous step, which is another case.
         is_new = boundary.startswith("after ") or place == 0
