@@ -8,6 +8,7 @@ from typing import Final
 from wharfinger.exceptions import NotFound, PermissionRefused, PlacementError, PlacementUnavailable
 from wharfinger.placement.client import PlacementClient
 from wharfinger.placement.model import ProviderSummary
+from wharfinger.providers import names
 from wharfinger.providers.ownership import instance_trait
 from wharfinger.providers.provider import NO_RECORD, Provider, Record
 
@@ -45,7 +46,8 @@ class PlacementReader:
     ) -> Reading:
         """Read the providers in the trees of the driver instance; raises PlacementError.
 
-        ``roots`` has uuids by name, and ``records`` are by provider uuid.
+        ``roots`` has uuids by name, and ``records`` are by provider uuid. ``named`` are more
+        providers to read, if they belong to these trees or may be former children of the roots.
         """
         ours = {uuid for uuid, record in records.items() if record.is_ours}
         found = self._list(roots, {records[uuid].root_uuid for uuid in ours})
@@ -58,8 +60,10 @@ class PlacementReader:
         trees = {
             provider.root_provider_uuid
             for uuid, provider in found.items()
-            if provider.name in roots or uuid in ours or uuid in named
+            if provider.name in roots or uuid in ours
         }.union(roots.values())
+        others = [found[uuid] for uuid in named if uuid in found]
+        trees |= {one.root_provider_uuid for one in others if _has_derived_uuid(one, roots)}
         live = {}
         strays = []
         unreadable: dict[str, PlacementError] = {}
@@ -184,6 +188,12 @@ def _remembered(records: Mapping[str, Record], roots: Set[str]) -> _Summaries:
         and live.generation is not None
         and live.root_uuid in roots
     }
+
+
+def _has_derived_uuid(one: ProviderSummary, nodes: Iterable[str]) -> bool:
+    # Another host may publish a provider with our instance trait, but only the publisher of the
+    # node derives this uuid.
+    return any(names.child_uuid(names.root_uuid(node), one.name) == one.uuid for node in nodes)
 
 
 def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:

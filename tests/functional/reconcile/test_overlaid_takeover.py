@@ -16,7 +16,14 @@ from tests.lab.drivers import Edit
 from tests.lab.placement import PlacementFixture
 from tests.lab.reserving import ReservingDriver, drives, is_full, summary
 from wharfinger.driver import Allocations
-from wharfinger.exceptions import AllocationLost, MassRemoval, NodeTaken, PlacementUnavailable
+from wharfinger.exceptions import (
+    AdoptionRefused,
+    AllocationLost,
+    DuplicateProvider,
+    MassRemoval,
+    NodeTaken,
+    PlacementUnavailable,
+)
 from wharfinger.objects import Instance, ProviderRecordList, ReservationList
 from wharfinger.providers import ProviderTree, PublishingMode
 from wharfinger.reconcile.cycle_result import CycleResult
@@ -24,7 +31,7 @@ from wharfinger.reconcile.reserve_and_release import Reservations
 
 pytestmark = pytest.mark.usefixtures("no_waiting")
 
-CONSUMER = str(uuid4())
+CONSUMER, CARD = str(uuid4()), str(uuid4())
 BOTH_MODES = pytest.mark.parametrize("is_silent", [False, True], ids=["overlays", "silent"])
 
 
@@ -191,6 +198,44 @@ def test_device_without_a_record_moves_from_a_renamed_root_below_the_new_root(
     assert not sync(near).problems
 
     assert everything()["x_gpu"] == before["x_gpu"]
+
+
+def with_card(tree: ProviderTree, node: str, allocations: Allocations | None) -> None:
+    """Add a child with the uuid of the card below nova's root."""
+    if not tree.exists(CARD):
+        tree.new_child("card", node, uuid=CARD)
+    tree.update_inventory(CARD, {"VGPU": {"total": 4}})
+
+
+@pytest.mark.parametrize("nodes", [["x"], ["x", "stays"]], ids=["host", "fleet"])
+def test_device_of_far_with_the_uuid_of_a_device_of_near_stays_below_the_node_of_far(
+    near: Publishing, far: Publishing, placement: PlacementFixture, nodes: list[str]
+) -> None:
+    far.driver.nodes["other"] = with_card
+    sync(far)
+    near.driver.nodes |= dict.fromkeys(nodes, below()) | {"x": with_card}
+
+    for _ in range(2):
+        outcome = sync(near)
+        assert [type(problem) for problem in outcome.problems] == [DuplicateProvider]
+        assert not outcome.pending
+        assert not sync(far).steps
+
+    assert contents(placement)["card"]["parent"] == "other"
+
+
+def test_adoption_of_a_device_that_far_publishes_is_refused(
+    near: Publishing, far: Publishing, placement: PlacementFixture
+) -> None:
+    far.driver.nodes["other"] = with_card
+    sync(far)
+    with Publishing(placement, near.state_path, adopts=frozenset([CARD])) as adopting:
+        adopting.driver.nodes["x"] = with_card
+
+        with pytest.raises(AdoptionRefused):
+            adopting.cycle.adopt()
+
+    assert contents(placement)["card"]["parent"] == "other"
 
 
 def test_near_that_returns_with_the_node_leaves_a_device_reserved_that_far_cleans(
