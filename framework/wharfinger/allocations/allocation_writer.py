@@ -9,7 +9,8 @@ from wharfinger.exceptions import ConcurrentSave, ConcurrentUpdate, PlacementErr
 from wharfinger.objects import Instance, Reservation
 from wharfinger.placement.allocation_writes import AllocationWrites
 from wharfinger.placement.client import PlacementClient
-from wharfinger.reconcile.reserve_and_release import Reservations, retry_on
+from wharfinger.reconcile.reserve_and_release import Reservations
+from wharfinger.retries import retry_on
 
 #: Amounts by resource class, by provider uuid.
 Allocations = dict[str, dict[str, int]]

@@ -15,7 +15,7 @@ from wharfinger.exceptions import (
 )
 from wharfinger.objects import Context, Instance, Migration, MigrationList
 from wharfinger.objects.field_types import now
-from wharfinger.reconcile.reserve_and_release import retry_on
+from wharfinger.retries import retry_on
 
 _WAIT: Final = wait_random_exponential(multiplier=0.02, max=0.5)  # seconds
 _P = ParamSpec("_P")

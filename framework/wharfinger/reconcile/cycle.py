@@ -47,10 +47,10 @@ from wharfinger.reconcile.observe import Observer, UnchangedTrees, by_provider, 
 from wharfinger.reconcile.plan import plan_cycle
 from wharfinger.reconcile.record_store import RecordStore, RowChanges
 from wharfinger.reconcile.reservation_phases import released_since
-from wharfinger.reconcile.reserve_and_release import retry_on
 from wharfinger.reconcile.takeover import Takeovers
 from wharfinger.reconcile.tree_write import TreeWrite, readable, tree_writes
 from wharfinger.request_id import same_request
+from wharfinger.retries import retry_on
 from wharfinger.tracker.node_rows import NodeRows
 
 LOG: Final = logging.getLogger(__name__)

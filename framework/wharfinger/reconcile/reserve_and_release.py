@@ -4,16 +4,14 @@ Store a reservation before reserving in Placement, and delete it after releasing
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 import os_traits
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
-from tenacity.wait import wait_base, wait_random_exponential
 
 from wharfinger.exceptions import (
     ConcurrentSave,
@@ -24,7 +22,6 @@ from wharfinger.exceptions import (
     ObjectExists,
     ObjectNotFound,
     ReservationRefused,
-    WharfingerError,
 )
 from wharfinger.objects import Context, ProviderState, Reservation, ReservationList
 from wharfinger.objects.field_types import now
@@ -48,26 +45,12 @@ from wharfinger.reconcile.lost_allocations import is_lost, lost_by
 from wharfinger.reconcile.record_store import RowChanges
 from wharfinger.reconcile.stored_provider import StoredProvider, stores_of
 from wharfinger.reconcile.tree_write import TreeWrite
+from wharfinger.retries import retry_on
 
-_WAIT: Final = wait_random_exponential(max=2.0)  # seconds
 _CONFLICTS: Final = (ConcurrentSave, ConcurrentUpdate, IntentExpired)
 _UNPUBLISHED: Final = (
     "its reserved amounts in Placement do not change, since no driver instance publishes it"
 )
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def retry_on(
-    *errors: type[WharfingerError], attempts: int = 5, wait: wait_base = _WAIT
-) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Return a decorator that retries a function on these errors."""
-    return retry(
-        retry=retry_if_exception_type(errors),
-        stop=stop_after_attempt(attempts),
-        wait=wait,
-        reraise=True,
-    )
 
 
 class Reservations:

@@ -3,20 +3,16 @@
 from collections.abc import Collection
 from typing import Final
 
-from tenacity import retry, retry_if_exception_type, stop_after_attempt
+from tenacity import wait_none
 
 from wharfinger.exceptions import ChangedMeanwhile, ObjectNotFound
 from wharfinger.objects import AGENT_BINARY, OWNER_TAG_VERSION, SERVICE_VERSION, Context, Service
+from wharfinger.retries import retry_on
 
 _FIRST_VERSION: Final = 1
-_patiently: Final = retry(
-    retry=retry_if_exception_type(ChangedMeanwhile),
-    stop=stop_after_attempt(5),
-    reraise=True,
-)
 
 
-@_patiently
+@retry_on(ChangedMeanwhile, wait=wait_none())
 def begin(context: Context, host: str) -> None:
     """Create the service of a host if necessary, and report it as up.
 
@@ -25,7 +21,7 @@ def begin(context: Context, host: str) -> None:
     _find(context, host).report()
 
 
-@_patiently
+@retry_on(ChangedMeanwhile, wait=wait_none())
 def report(context: Context, host: str, owners: Collection[str], *, complete: bool) -> None:
     """Report the service of a host as up, and the owners that it publishes for.
 
