@@ -60,10 +60,14 @@ class PlacementReader:
         trees = {
             provider.root_provider_uuid
             for uuid, provider in found.items()
-            if provider.name in roots or uuid in ours
+            if provider.name in roots or (uuid in ours and _is_written(records[uuid], provider))
         }.union(roots.values())
-        others = [found[uuid] for uuid in named if uuid in found]
-        trees |= {one.root_provider_uuid for one in others if _has_derived_uuid(one, roots)}
+        unsure = [
+            found[uuid]
+            for uuid in (ours | {*named}) & found.keys()
+            if found[uuid].root_provider_uuid not in trees
+        ]
+        trees |= {one.root_provider_uuid for one in unsure if _has_derived_uuid(one, roots)}
         live = {}
         strays = []
         unreadable: dict[str, PlacementError] = {}
@@ -188,6 +192,13 @@ def _remembered(records: Mapping[str, Record], roots: Set[str]) -> _Summaries:
         and live.generation is not None
         and live.root_uuid in roots
     }
+
+
+def _is_written(record: Record, one: ProviderSummary) -> bool:
+    # If only the intent is ours, another host may have created the provider in another tree.
+    intended = record.intended
+    is_there = intended is not None and intended.root_uuid == one.root_provider_uuid
+    return record.applied is not None or is_there
 
 
 def _has_derived_uuid(one: ProviderSummary, nodes: Iterable[str]) -> bool:

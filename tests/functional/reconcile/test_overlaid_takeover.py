@@ -224,6 +224,45 @@ def test_device_of_far_with_the_uuid_of_a_device_of_near_stays_below_the_node_of
     assert contents(placement)["card"]["parent"] == "other"
 
 
+@pytest.mark.parametrize("nodes", [["x"], ["x", "stays"]], ids=["host", "fleet"])
+@pytest.mark.parametrize("is_read", [False, True])
+def test_device_that_far_created_after_near_intended_it_stays_below_the_node_of_far(
+    near: Publishing,
+    far: Publishing,
+    placement: PlacementFixture,
+    nodes: list[str],
+    *,
+    is_read: bool,
+) -> None:
+    """Far creates the device before near reads Placement, or just before near sends its POST."""
+
+    def is_creation(method: str, path: str) -> bool:
+        return (method, path) == ("POST", "/resource_providers")
+
+    def fail() -> None:
+        raise PlacementUnavailable(request="POST", status=0, code="", detail="no answer")
+
+    def create() -> None:
+        far.driver.nodes["other"] = with_card
+        sync(far)
+
+    near.driver.nodes |= dict.fromkeys(nodes, below()) | {"x": with_card}
+    placement.adapter.once_before(is_creation, fail)
+    with pytest.raises(PlacementUnavailable):
+        near.cycle.sync()
+    if is_read:
+        create()
+    else:
+        placement.adapter.once_before(is_creation, create)
+
+    for _ in range(2):
+        outcome = sync(near)
+        assert [type(problem) for problem in outcome.problems] == [DuplicateProvider]
+        assert not sync(far).steps
+
+    assert contents(placement)["card"]["parent"] == "other"
+
+
 def test_adoption_of_a_device_that_far_publishes_is_refused(
     near: Publishing, far: Publishing, placement: PlacementFixture
 ) -> None:
