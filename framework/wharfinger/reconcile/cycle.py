@@ -371,7 +371,11 @@ class Reconciler:
         remaining = conflicts.union(state.takeovers, _waiting_for_names(plan))
         # The next attempt may know another uuid of the node.
         attempts.remaining = remaining.union(
-            node.name for node in state.nodes.nodes if state.roots.get(node.name) in remaining
+            *(
+                (node.name, node.uuid)
+                for node in state.nodes.nodes
+                if state.roots.get(node.name) in remaining
+            )
         )
         self._remember(state, plan, writes)
 

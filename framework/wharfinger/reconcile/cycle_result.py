@@ -34,7 +34,7 @@ class Attempts:
     #: The errors of the last write of each tree, by root uuid.
     failures: dict[str, list[WharfingerError]] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
-    #: The roots of the trees that the next attempt plans, and the names of their nodes; None: all.
+    #: The roots of the trees to plan next, and the names and uuids of their nodes; None: all.
     remaining: Set[str] | None = None
     #: Whether another process prevented a write of the last attempt.
     is_blocked: bool = False
