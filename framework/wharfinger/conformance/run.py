@@ -36,6 +36,7 @@ class Run:
         self._lost = 0
         self._why_not: str | None = None
         if reports is not None and asked.driver is not None:
+            reports.mkdir(parents=True, exist_ok=True)
             self._write()
 
     def __enter__(self) -> Self:

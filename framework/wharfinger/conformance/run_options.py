@@ -1,5 +1,6 @@
 """The options of a run, for the command line and for pytest."""
 
+import os
 import random
 import re
 from argparse import ArgumentTypeError, Namespace
@@ -178,10 +179,11 @@ def _file(text: str) -> Path:
 
 def _new_directory(text: str) -> Path:
     path = Path(text).absolute()
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArgumentTypeError(f"cannot create directory {text}: {error.strerror}") from error
+    nearest = next(one for one in (path, *path.parents) if one.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        raise ArgumentTypeError(
+            f"cannot create directory {text}: {nearest} is not a directory, or it is not writable"
+        )
     return path
 
 

@@ -44,7 +44,7 @@ def test_report_that_cannot_be_written_is_refused(kit: Kit) -> None:
     result = kit("--driver", "shelf", "--driver-report", "a file")
 
     assert result.ret == USAGE
-    result.stderr.fnmatch_lines(["*--driver-report: cannot create directory a file: File exists"])
+    result.stderr.fnmatch_lines(["*--driver-report: cannot create directory a file: *"])
 
 
 @pytest.mark.parametrize(
