@@ -90,11 +90,11 @@ class ProviderTree:
     def get_provider_uuids(self, name_or_uuid: str | None = None) -> list[str]:
         """Return the uuids of a provider and its descendants, parents first.
 
-        Without ``name_or_uuid``, return the uuids of all providers.
+        Without ``name_or_uuid``, return the uuids of all providers, tree by tree.
         """
         with self.lock:
             if name_or_uuid is None:
-                return list(self._desired)
+                return [uuid for root in self._children[None] for uuid in self._walk(root)]
             return self._walk(self._find(name_or_uuid).uuid)
 
     def get_provider_uuids_in_tree(self, name_or_uuid: str) -> list[str]:

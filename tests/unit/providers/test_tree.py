@@ -52,6 +52,12 @@ def test_get_provider_uuids_has_parents_first_and_children_in_order(
     assert order(tree, "gpu") == order(tree, B) == ["gpu", "part"]
 
 
+def test_get_provider_uuids_has_one_tree_after_another(tree: ProviderTree) -> None:
+    tree.new_child("late", "gpu")
+
+    assert order(tree) == ["host", "gpu", "part", "late", "disk", "other"]
+
+
 def test_get_provider_uuids_in_tree_from_any_provider_has_the_whole_tree(
     tree: ProviderTree,
 ) -> None:
@@ -225,7 +231,7 @@ def test_populate_replaces_contents_and_drops_missing_descendants(
     for one in ("gpu", "part", "host"):
         tree.update_inventory(one, {"VGPU": {"total": 1}})
     tree.populate_from_iterable([as_dict("gpu", B, A, generation=9)])
-    assert order(tree) == ["host", "disk", "other", "gpu"]
+    assert order(tree) == ["host", "disk", "gpu", "other"]
     assert tree.data("gpu").generation == 9
     assert not tree.has_inventory("gpu")
     assert tree.has_inventory("host")
