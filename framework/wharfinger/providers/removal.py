@@ -154,5 +154,9 @@ def _planned_children(draft: TreeDraft) -> dict[str | None, set[str]]:
 
 
 def _depth(live: Mapping[str, Provider], uuid: str) -> int:
-    parent_uuid = live[uuid].parent_uuid if uuid in live else None
-    return 0 if parent_uuid is None else 1 + _depth(live, parent_uuid)
+    depth = 0
+    provider = live.get(uuid)
+    while provider is not None and provider.parent_uuid is not None:
+        depth += 1
+        provider = live.get(provider.parent_uuid)
+    return depth

@@ -1,5 +1,6 @@
 """Removals that take several cycles: children, mistakes between two listings, changes of owner."""
 
+import sys
 from contextlib import suppress
 from typing import Final
 
@@ -53,6 +54,22 @@ def kinds(world: World, driver: Driver) -> list[tuple[type, str]]:
     """Run a cycle after the removal delay; return type and provider name of its steps."""
     world.now += DELAY
     return [(type(step), step.name) for step in world.cycle(driver).steps]
+
+
+def test_remove_of_a_deep_tree_deletes_the_deepest_providers_first() -> None:
+    depth = sys.getrecursionlimit()
+
+    def deep(tree: ProviderTree) -> None:
+        if not tree.exists("0"):
+            tree.new_root("0")
+            for number in range(depth):
+                tree.new_child(str(number + 1), str(number))
+
+    world = published(deep)
+    world.cycle(is_empty)
+
+    deleted = [(DeleteProvider, str(number)) for number in range(depth, -1, -1)]
+    assert kinds(world, is_empty) == deleted
 
 
 def test_remove_of_an_allocated_root_deletes_its_children_and_keeps_the_root() -> None:
