@@ -204,7 +204,7 @@ def _is_written(record: Record, one: ProviderSummary) -> bool:
 def _has_derived_uuid(one: ProviderSummary, nodes: Iterable[str]) -> bool:
     # Another host may publish a provider with our instance trait, but only the publisher of the
     # node derives this uuid.
-    return any(names.child_uuid(names.root_uuid(node), one.name) == one.uuid for node in nodes)
+    return any(names.overlaid_child_uuid(node, one.name) == one.uuid for node in nodes)
 
 
 def _by_uuid(listed: Iterable[ProviderSummary]) -> _Summaries:

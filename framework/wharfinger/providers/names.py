@@ -93,6 +93,12 @@ def child_uuid(parent_uuid: str, name: str) -> str:
     return str(uuid_module.uuid5(uuid_module.UUID(parent_uuid), name))
 
 
+def overlaid_child_uuid(parent: str, name: str) -> str:
+    """Derive the uuid of a child below another program's provider from the names of both."""
+    # The other program may create its provider again with another uuid.
+    return child_uuid(root_uuid(parent), name)
+
+
 @lru_cache(maxsize=65536)
 def _canonical_uuid(value: str) -> str:
     return str(uuid_module.UUID(value))

@@ -350,7 +350,7 @@ class ProviderTree:
         else:
             uuid = self._child_uuids.get(name)
             if uuid is None or uuid in self._desired:
-                uuid = names.child_uuid(self._namespace(parent), name)
+                uuid = self._derived_uuid(parent, name)
         for key in (name, uuid):
             if self.exists(key):
                 raise ProviderExists(name_or_uuid=key)
@@ -364,11 +364,11 @@ class ProviderTree:
         self._set(DesiredProvider(provider=provider))
         return uuid
 
-    def _namespace(self, parent: Provider) -> str:
-        # Another program may create its provider again with another uuid.
+    def _derived_uuid(self, parent: Provider, name: str) -> str:
         is_overlaid = self._desired[parent.uuid].mode is PublishingMode.OVERLAY
-        is_others = is_overlaid or self._is_others(parent.uuid)
-        return names.root_uuid(parent.name) if is_others else parent.uuid
+        if is_overlaid or self._is_others(parent.uuid):
+            return names.overlaid_child_uuid(parent.name, name)
+        return names.child_uuid(parent.uuid, name)
 
     def _set(self, desired: DesiredProvider) -> None:
         provider = desired.provider
